@@ -3,11 +3,11 @@
 import os
 import socket
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from prometheus_client import CollectorRegistry
@@ -19,37 +19,11 @@ from mauve.maintenance.backup import LoaderPause
 from mauve.maintenance.delete_app import Deleted
 from mauve.maintenance.erase import Erased
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server.admin_socket import (
-    SOCKET,
-    AdminReply,
-    AdminRequest,
-    BeginExport,
-    CountImported,
-    Delete,
-    Erase,
-    ExportBegun,
-    ExportRead,
-    Failed,
-    Freeze,
-    FrozenFiles,
-    ImportedCounted,
-    ImportedStored,
-    ProjectsDeleted,
-    ReadExport,
-    Refused,
-    Release,
-    Resume,
-    StoreImported,
-    UndoImported,
-    UserErased,
-    delete,
-    erase,
-    socket_address,
-)
+from mauve.server.admin_socket import SOCKET, Reply, delete, erase, socket_address
 from mauve.stores.data_directory import hold, holder_of
 from mauve.stores.export import Chosen, EventExport, EventExtent, EventPage
 from mauve.stores.imports import ImportWarehouse, StoredRows
-from mauve.stores.maintenance import Frozen, WarehouseMaintenance
+from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import EventRows
 from mauve.wiring.cluster import is_shared
 from mauve.wiring.export import open_event_export
@@ -61,7 +35,7 @@ from mauve.wiring.warehouse import open_load_parts
 _ROWS_WAIT_S_MAX: Final = 3600
 _UNEXPECTED_REPLY: Final = "the core gave an unexpected reply: use the command of the release that is running"
 
-_replies: Final = msgspec.json.Decoder(AdminReply)
+T = TypeVar("T")
 
 
 @contextmanager
@@ -70,36 +44,30 @@ def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
     if holder_of(settings.data) is None:
         with _exclusive(settings), closing(open_warehouse_maintenance(settings)) as warehouse:
             try:
-                yield _OfflinePause(warehouse)
+                yield _Pause(warehouse.freeze())  # No loader runs, and nothing else can release the files.
             finally:
                 warehouse.thaw()
     else:
         with closing(CoreConnection(settings.data)) as core:
-            yield _CorePause(core)
+            folders, events = core.ask(tuple[dict[str, str], int], "freeze")
+            yield _Pause(Frozen({table: Path(folder) for table, folder in folders.items()}, events), core)
 
 
 def erase_user(settings: Settings, project: str, user: str) -> Erased:
-    """Erase a user through the core, or directly if no service runs."""
-    if not _has_core(settings):
-        with _own_loading(settings) as loading:
-            return erase(settings, loading, project, user)
-    with closing(CoreConnection(settings.data)) as core:
-        reply = core.ask(Erase(project, user))
-    if not isinstance(reply, UserErased):
-        raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-    return reply.erased
+    return _run(settings, Erased, erase, project, user)
 
 
 def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
-    """Delete the data of projects through the core, or directly if no service runs."""
-    if not _has_core(settings):
-        with _own_loading(settings) as loading:
-            return delete(settings, loading, projects)
-    with closing(CoreConnection(settings.data)) as core:
-        reply = core.ask(Delete(tuple(projects)))
-    if not isinstance(reply, ProjectsDeleted):
-        raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-    return reply.deleted
+    return _run(settings, Deleted, delete, projects)
+
+
+def _run(settings: Settings, type_: type[T], change: Callable[..., T], *arguments: object) -> T:
+    """Run a change of the stores in the core, or here if no service runs."""
+    if _has_core(settings):
+        with closing(CoreConnection(settings.data)) as core:
+            return core.ask(type_, change.__name__, *arguments)
+    with _own_loading(settings) as loading:
+        return change(settings, loading, *arguments)
 
 
 @contextmanager
@@ -121,10 +89,7 @@ def import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
         with closing(CoreConnection(settings.data)) as core:
             yield _CoreImports(core, settings)
         return
-    with (
-        _exclusive(settings) if _needs_directory(settings) else nullcontext(),
-        open_import_warehouse(settings) as warehouse,
-    ):
+    with _exclusive(settings), open_import_warehouse(settings) as warehouse:
         yield warehouse
 
 
@@ -144,24 +109,15 @@ class _CoreImports:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
             _write(path, packed(rows))
-            reply = self._core.ask(StoreImported(number, path.name))
+            return self._core.ask(StoredRows, "store_imported", number, path.name)
         finally:
             path.unlink(missing_ok=True)
-        if not isinstance(reply, ImportedStored):
-            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-        return reply.stored
 
     def row_count(self, project: str, number: int) -> int:
-        return self._counted(CountImported(project, number))
+        return self._core.ask(int, "count_imported", project, number)
 
     def undo(self, project: str, number: int) -> int:
-        return self._counted(UndoImported(project, number))
-
-    def _counted(self, request: AdminRequest) -> int:
-        reply = self._core.ask(request)
-        if not isinstance(reply, ImportedCounted):
-            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-        return reply.rows
+        return self._core.ask(int, "undo_imported", project, number)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -175,60 +131,43 @@ def _write(path: Path, content: bytes) -> None:
 
 def _has_core(settings: Settings) -> bool:
     """Return whether a process that takes requests of commands runs on the directory."""
-    return holder_of(settings.data) is not None and (_needs_directory(settings) or (settings.data / SOCKET).exists())
-
-
-def _needs_directory(settings: Settings) -> bool:
-    """Return whether a store is in the data directory, where only one process may change it."""
-    return not is_shared(settings)
+    return holder_of(settings.data) is not None and (not is_shared(settings) or (settings.data / SOCKET).exists())
 
 
 @contextmanager
 def _own_loading(settings: Settings) -> Iterator[LoadRunner]:
     """Load what is pending in this process, or wait for the machine that loads."""
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
-    with _exclusive(settings) if _needs_directory(settings) else nullcontext(), closing(loading):
+    with _exclusive(settings), closing(loading):
         yield loading
 
 
 @contextmanager
 def _exclusive(settings: Settings) -> Iterator[None]:
-    """Keep services from starting on the directory during the block."""
+    """Keep services from starting on the directory during the block, unless every store is elsewhere."""
+    if is_shared(settings):
+        yield
+        return
     with hold(settings.data) as lock:
         lock.truncate(0)  # It still names a server that is gone.
         drop_frozen(settings)
         yield
 
 
-class _OfflinePause:
-    """A pause without a service: no loader runs, and nothing else can release the frozen files."""
+class _Pause:
+    """A frozen warehouse and, if a core runs, its paused loader, until we resume it or our connection closes."""
 
-    def __init__(self, warehouse: WarehouseMaintenance) -> None:
-        self.frozen = warehouse.freeze()
-
-    def resume(self) -> None:
-        pass
-
-    def release(self) -> None:
-        pass
-
-
-class _CorePause:
-    """A pause of the core's loader, until we resume it or our connection closes."""
-
-    def __init__(self, core: "CoreConnection") -> None:
+    def __init__(self, frozen: Frozen, core: "CoreConnection | None" = None) -> None:
+        self.frozen = frozen
         self._core = core
-        reply = core.ask(Freeze())
-        if not isinstance(reply, FrozenFiles):
-            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-        folders = {table: Path(folder) for table, folder in reply.folders.items()}
-        self.frozen = Frozen(folders, reply.events)
 
     def resume(self) -> None:
-        self._core.ask(Resume())
+        if self._core is not None:
+            self._core.ask(object, "resume")
 
     def release(self) -> None:
-        self._core.ask(Release())
+        if self._core is not None:
+            self._core.ask(object, "release")
 
 
 class _CoreExport:
@@ -238,16 +177,10 @@ class _CoreExport:
         self._core = core
 
     def extent(self, chosen: Chosen) -> EventExtent:
-        reply = self._core.ask(BeginExport(chosen))
-        if not isinstance(reply, ExportBegun):
-            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-        return reply.extent
+        return self._core.ask(EventExtent, "begin_export", chosen)
 
     def page(self, chosen: Chosen, ends: dict[int, int], day: date, after: int) -> EventPage:
-        reply = self._core.ask(ReadExport(chosen, ends, day, after))
-        if not isinstance(reply, ExportRead):
-            raise MaintenanceFailedError(_UNEXPECTED_REPLY)
-        return reply.page
+        return self._core.ask(EventPage, "read_export", chosen, ends, day, after)
 
     def close(self) -> None:
         self._core.close()
@@ -274,9 +207,10 @@ class CoreConnection:
         self._replies.close()
         self._connection.close()
 
-    def ask(self, request: AdminRequest) -> AdminReply:
+    def ask(self, type_: type[T], command: str, *arguments: object) -> T:
+        """Return what the core's command returns."""
         try:
-            self._connection.sendall(msgspec.json.encode(request) + b"\n")
+            self._connection.sendall(msgspec.json.encode({"command": command, "arguments": arguments}) + b"\n")
             line = self._replies.readline()
         except OSError:
             line = b""
@@ -284,9 +218,16 @@ class CoreConnection:
             raise MaintenanceFailedError(
                 "the core has stopped, or gave up waiting for this command: check that it runs, then try again"
             )
-        reply: AdminReply = _replies.decode(line)
-        if isinstance(reply, Refused):
-            raise MaintenanceRefusedError(reply.reason)
-        if isinstance(reply, Failed):
-            raise MaintenanceFailedError(f"the core failed ({reply.reason}): check its log, then try again")
-        return reply
+        return _value_of(line, type_)
+
+
+def _value_of(line: bytes, type_: type[T]) -> T:
+    try:
+        reply = msgspec.json.decode(line, type=Reply)
+        if reply.refused is not None:
+            raise MaintenanceRefusedError(reply.refused)
+        if reply.failed is not None:
+            raise MaintenanceFailedError(f"the core failed ({reply.failed}): check its log, then try again")
+        return msgspec.json.decode(reply.value, type=type_)
+    except msgspec.MsgspecError:
+        raise MaintenanceFailedError(_UNEXPECTED_REPLY) from None

@@ -1,8 +1,8 @@
 """The admin socket: commands such as `mauve backup` ask the running core for what only it can do.
 
 The socket is in the data directory, and only its owner can open it. Each request and each reply is one line of JSON.
-Whatever a command holds (the paused loader, the frozen warehouse) is released when its connection closes, for whatever
-reason. An export asks for one page after the other, so that a slow one costs nothing; all exports share one thread.
+What a command holds (the paused loader, the frozen warehouse) is released when its connection closes. An export asks
+for one page after the other, so that a slow one costs nothing; all exports share one thread.
 A command and the core must come from the same release.
 """
 
@@ -10,12 +10,13 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from datetime import date
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
@@ -25,6 +26,7 @@ from mauve.imports.chunks import unpacked
 from mauve.load.runner import LoadRunner
 from mauve.maintenance.delete_app import Deleted, delete_projects
 from mauve.maintenance.erase import Erased, erase_user
+from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.query.answer_cache import AnswerCache
 from mauve.stores import StoreUnavailableError
 from mauve.stores.export import Chosen, EventExport, EventExtent, EventPage
@@ -41,123 +43,22 @@ SOCKET: Final = "core.sock"
 _SOCKET_PATH_BYTES_MAX: Final = 100
 _PRIVATE_FILE: Final = 0o600
 
+T = TypeVar("T")
+
 log = structlog.get_logger()
 
 
-class Freeze(msgspec.Struct, frozen=True, tag="freeze"):
-    """Pause the loader and freeze the warehouse."""
+class Request(msgspec.Struct, frozen=True):
+    command: str
+    arguments: msgspec.Raw
 
 
-class Resume(msgspec.Struct, frozen=True, tag="resume"):
-    """Resume the loader and keep the frozen files."""
+class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the command returned, or why it did not run or did not succeed."""
 
-
-class Release(msgspec.Struct, frozen=True, tag="release"):
-    """Resume the loader and release the frozen files."""
-
-
-class Erase(msgspec.Struct, frozen=True, tag="erase"):
-    project: str
-    user: str
-
-
-class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    projects: tuple[str, ...]
-
-
-class BeginExport(msgspec.Struct, frozen=True, tag="export"):
-    """Load what waits, and return the events to export."""
-
-    chosen: Chosen
-
-
-class ReadExport(msgspec.Struct, frozen=True, tag="export page"):
-    """Return the next events of a day."""
-
-    chosen: Chosen
-    ends: dict[int, int]
-    day: date
-    after: int
-
-
-class StoreImported(msgspec.Struct, frozen=True, tag="store_imported"):
-    """Store the rows of an import that are in a file of the data directory."""
-
-    number: int
-    file: str
-
-
-class CountImported(msgspec.Struct, frozen=True, tag="count_imported"):
-    project: str
-    number: int
-
-
-class UndoImported(msgspec.Struct, frozen=True, tag="undo_imported"):
-    project: str
-    number: int
-
-
-class FrozenFiles(msgspec.Struct, frozen=True, tag="frozen"):
-    folders: dict[str, str]
-    events: int
-
-
-class Done(msgspec.Struct, frozen=True, tag="done"):
-    pass
-
-
-class UserErased(msgspec.Struct, frozen=True, tag="erased"):
-    erased: Erased
-
-
-class ProjectsDeleted(msgspec.Struct, frozen=True, tag="deleted"):
-    deleted: Deleted
-
-
-class ExportBegun(msgspec.Struct, frozen=True, tag="extent"):
-    extent: EventExtent
-
-
-class ExportRead(msgspec.Struct, frozen=True, tag="page"):
-    page: EventPage
-
-
-class ImportedStored(msgspec.Struct, frozen=True, tag="imported_stored"):
-    stored: StoredRows
-
-
-class ImportedCounted(msgspec.Struct, frozen=True, tag="imported_counted"):
-    rows: int
-
-
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The command cannot run now. The reason says what to do."""
-
-    reason: str
-
-
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """The command ran, and an engine or the disk failed."""
-
-    reason: str
-
-
-AdminRequest = (
-    Freeze | Resume | Release | Erase | Delete | BeginExport | ReadExport | StoreImported | CountImported | UndoImported
-)
-AdminReply = (
-    FrozenFiles
-    | Done
-    | UserErased
-    | ProjectsDeleted
-    | ExportBegun
-    | ExportRead
-    | ImportedStored
-    | ImportedCounted
-    | Refused
-    | Failed
-)
-_requests: Final = msgspec.json.Decoder(AdminRequest)
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    refused: str | None = None  # says what to do
+    failed: str | None = None  # an engine, or the disk
 
 
 def socket_address(data: Path, folder: int) -> str:
@@ -207,10 +108,10 @@ class AdminSocket:
         connection = AdminConnection(self._settings, self._loading, self._freezing, self._erasing, self._cache)
         try:
             while line := await asyncio.wait_for(reader.readline(), connection.idle_s_max):
-                request = _requests.decode(line)
-                thread = self._exporting if isinstance(request, BeginExport | ReadExport) else None
+                request = msgspec.json.decode(line, type=Request)
+                thread = self._exporting if request.command in _EXPORTING else None
                 loop = asyncio.get_running_loop()
-                writer.write(await loop.run_in_executor(thread, _reply_to, connection.run, request))
+                writer.write(await loop.run_in_executor(thread, connection.reply_to, request))
                 await writer.drain()
         except TimeoutError:
             log.warning("loader_pause_expired", advice="a command paused the loader for too long: check if it hangs")
@@ -222,19 +123,6 @@ class AdminSocket:
         finally:
             writer.close()
             await asyncio.to_thread(connection.close)
-
-
-def _reply_to(run: Callable[[AdminRequest], AdminReply], request: AdminRequest) -> bytes:
-    """Return the reply as a line. A page is long: encode it in this thread."""
-    return msgspec.json.encode(_run(run, request)) + b"\n"
-
-
-def _run(run: Callable[[AdminRequest], AdminReply], request: AdminRequest) -> AdminReply:
-    try:
-        return run(request)
-    except (RowsRefusedError, WarehouseUnavailableError, StoreUnavailableError, OSError) as error:
-        log.warning("admin_request_failed", request=type(request).__name__.lower(), reason=str(error))
-        return Failed(str(error))
 
 
 class AdminConnection:
@@ -255,47 +143,67 @@ class AdminConnection:
         self._cache = cache
         self._frozen = ExitStack()
         self._paused = ExitStack()
-        self._events: EventExport | None = None
-        self._imports = ExitStack()
-        self._import_warehouse: ImportWarehouse | None = None  # opened with the first request about an import
+        self._opened = ExitStack()
         self._running = threading.Lock()
         self.idle_s_max: float | None = None  # how long to wait for the next request
 
-    def run(self, request: AdminRequest) -> AdminReply:
+    def reply_to(self, request: Request) -> bytes:
+        """Run the command and return the reply as a line; raise ValueError if there is no such command."""
+        if request.command not in _COMMANDS:
+            raise ValueError(request.command)
+        types, run = _COMMANDS[request.command]
+        arguments = msgspec.json.decode(request.arguments, type=types)
         with self._running:
-            return self._run(request)
+            return msgspec.json.encode(self._run(request.command, partial(run, self, *arguments))) + b"\n"
+
+    def _run(self, command: str, run: Callable[[], object]) -> Reply:
+        try:
+            return Reply(msgspec.Raw(msgspec.json.encode(run())))
+        except MaintenanceRefusedError as error:
+            return Reply(refused=str(error))
+        except (RowsRefusedError, WarehouseUnavailableError, StoreUnavailableError, OSError) as error:
+            log.warning("admin_request_failed", request=command, reason=str(error))
+            return Reply(failed=str(error))
 
     def close(self) -> None:
         """Wait for the request in progress, then release everything."""
         with self._running:
-            self._release()
-            if self._events is not None:
-                self._events.close()
-            self._imports.close()
+            self.release()
+            self._opened.close()
 
-    def _run(self, request: AdminRequest) -> AdminReply:
-        match request:
-            case Freeze():
-                return self._freeze()
-            case Resume():
-                self._resume()
-            case Release():
-                self._release()
-            case Erase(project, user):
-                with self._erasing:
-                    erased = erase(self._settings, self._loading, project, user)
-                    self._forget([project])
-                    return UserErased(erased)
-            case Delete(projects):
-                with self._erasing:
-                    deleted = delete(self._settings, self._loading, projects)
-                    self._forget(projects)
-                    return ProjectsDeleted(deleted)
-            case BeginExport() | ReadExport():
-                return self._export(request)
-            case StoreImported() | CountImported() | UndoImported():
-                return self._import(request)
-        return Done()
+    def freeze(self) -> tuple[dict[str, str], int]:
+        """Pause the loader and freeze the warehouse; return the folders of its tables, and the number of events."""
+        if not self._freezing.acquire(blocking=False):
+            raise MaintenanceRefusedError("another backup is in progress: wait for it to finish")
+        self._frozen.callback(self._freezing.release)
+        warehouse = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings)))
+        self._paused.enter_context(self._loading.paused())
+        self.idle_s_max = PAUSE_S_MAX
+        self._frozen.callback(warehouse.thaw)
+        frozen = warehouse.freeze()
+        return {table: str(folder) for table, folder in frozen.folders.items()}, frozen.events
+
+    def resume(self) -> None:
+        """Resume the loader and keep the frozen files."""
+        self._paused.close()
+        self.idle_s_max = None
+
+    def release(self) -> None:
+        """Resume the loader and release the frozen files."""
+        self.resume()
+        self._frozen.close()
+
+    def erase(self, project: str, user: str) -> Erased:
+        with self._erasing:
+            erased = erase(self._settings, self._loading, project, user)
+            self._forget([project])
+            return erased
+
+    def delete(self, projects: list[str]) -> Deleted:
+        with self._erasing:
+            deleted = delete(self._settings, self._loading, projects)
+            self._forget(projects)
+            return deleted
 
     def _forget(self, projects: Sequence[str]) -> None:
         """Remove the answers about projects from the cache of this process."""
@@ -303,83 +211,80 @@ class AdminConnection:
             for project in projects:
                 self._cache.forget(project)
 
-    def _export(self, request: BeginExport | ReadExport) -> AdminReply:
-        if self._events is None:
-            self._events = open_event_export(self._settings)
-        match request:
-            case BeginExport(chosen):
-                self._loading.load_pending()
-                return ExportBegun(self._events.extent(chosen))
-            case ReadExport(chosen, ends, day, after):
-                return ExportRead(self._events.page(chosen, ends, day, after))
+    @cached_property
+    def _events(self) -> EventExport:
+        return self._opened.enter_context(closing(open_event_export(self._settings)))
 
-    def _import(self, request: StoreImported | CountImported | UndoImported) -> AdminReply:
-        if self._import_warehouse is None:
-            self._import_warehouse = self._imports.enter_context(open_import_warehouse(self._settings))
+    def begin_export(self, chosen: Chosen) -> EventExtent:
+        """Load what waits, and return the events to export."""
+        self._loading.load_pending()
+        return self._events.extent(chosen)
+
+    def read_export(self, chosen: Chosen, ends: dict[int, int], day: date, after: int) -> EventPage:
+        """Return the next events of a day."""
+        return self._events.page(chosen, ends, day, after)
+
+    @cached_property
+    def _warehouse(self) -> ImportWarehouse:
+        return self._opened.enter_context(open_import_warehouse(self._settings))
+
+    @contextmanager
+    def _importing(self) -> Iterator[ImportWarehouse]:
+        warehouse = self._warehouse
         # A backup takes warehouse and ledger while the loader is paused: no rows may be stored in between.
         with self._loading.paused():
-            match request:
-                case StoreImported(number, file):
-                    path = imported_rows_path(self._settings.data) / Path(file).name
-                    try:
-                        rows = unpacked(path.read_bytes())
-                        return ImportedStored(self._import_warehouse.store(number, rows))
-                    finally:
-                        path.unlink(missing_ok=True)  # The command may be gone, and the rows name people.
-                case CountImported(project, number):
-                    return ImportedCounted(self._import_warehouse.row_count(project, number))
-                case UndoImported(project, number):
-                    return ImportedCounted(self._import_warehouse.undo(project, number))
+            yield warehouse
 
-    def _resume(self) -> None:
-        self._paused.close()
-        self.idle_s_max = None
+    def store_imported(self, number: int, file: str) -> StoredRows:
+        """Store the rows of an import that are in a file of the data directory."""
+        path = imported_rows_path(self._settings.data) / Path(file).name
+        try:
+            with self._importing() as warehouse:
+                return warehouse.store(number, unpacked(path.read_bytes()))
+        finally:
+            path.unlink(missing_ok=True)  # The command may be gone, and the rows name people.
 
-    def _release(self) -> None:
-        self._resume()
-        self._frozen.close()
+    def count_imported(self, project: str, number: int) -> int:
+        with self._importing() as warehouse:
+            return warehouse.row_count(project, number)
 
-    def _freeze(self) -> AdminReply:
-        if not self._freezing.acquire(blocking=False):
-            return Refused("another backup is in progress: wait for it to finish")
-        self._frozen.callback(self._freezing.release)
-        warehouse = self._frozen.enter_context(closing(open_warehouse_maintenance(self._settings)))
-        self._paused.enter_context(self._loading.paused())
-        self.idle_s_max = PAUSE_S_MAX
-        self._frozen.callback(warehouse.thaw)
-        frozen = warehouse.freeze()
-        return FrozenFiles({table: str(folder) for table, folder in frozen.folders.items()}, frozen.events)
+    def undo_imported(self, project: str, number: int) -> int:
+        with self._importing() as warehouse:
+            return warehouse.undo(project, number)
+
+
+_COMMANDS: Final[Mapping[str, tuple[Any, Callable[..., object]]]] = {  # the types of the arguments, and the method
+    "freeze": (tuple[()], AdminConnection.freeze),
+    "resume": (tuple[()], AdminConnection.resume),
+    "release": (tuple[()], AdminConnection.release),
+    "erase": (tuple[str, str], AdminConnection.erase),
+    "delete": (tuple[list[str]], AdminConnection.delete),
+    "begin_export": (tuple[Chosen], AdminConnection.begin_export),
+    "read_export": (tuple[Chosen, dict[int, int], date, int], AdminConnection.read_export),
+    "store_imported": (tuple[int, str], AdminConnection.store_imported),
+    "count_imported": (tuple[str, int], AdminConnection.count_imported),
+    "undo_imported": (tuple[str, int], AdminConnection.undo_imported),
+}
+_EXPORTING: Final = frozenset({"begin_export", "read_export"})
 
 
 def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> Erased:
     """Erase a user from every store, in the process that has the warehouse open."""
-    with (
-        closing(open_warehouse_maintenance(settings)) as warehouse,
-        closing(open_ledger_maintenance(settings)) as ledger,
-    ):
-        return erase_user(
-            project,
-            user,
-            load_pending=loading.load_pending,
-            warehouse=warehouse,
-            ledger=ledger,
-            log=open_log_maintenance(settings),
-        )
+    return _change_stores(settings, loading, partial(erase_user, project, user))
 
 
 def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Deleted:
     """Delete projects from every store, in the process that has the warehouse open."""
+    return _change_stores(settings, loading, partial(delete_projects, projects))
+
+
+def _change_stores(settings: Settings, loading: LoadRunner, change: Callable[..., T]) -> T:
     with (
         closing(open_warehouse_maintenance(settings)) as warehouse,
         closing(open_ledger_maintenance(settings)) as ledger,
     ):
-        return delete_projects(
-            projects,
-            load_pending=loading.load_pending,
-            warehouse=warehouse,
-            ledger=ledger,
-            log=open_log_maintenance(settings),
-        )
+        log = open_log_maintenance(settings)
+        return change(load_pending=loading.load_pending, warehouse=warehouse, ledger=ledger, log=log)
 
 
 def _listen_in(data: Path) -> socket.socket:
