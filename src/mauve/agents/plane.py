@@ -31,7 +31,7 @@ from mauve.web.messages import JSON, Reply, bearer_credential, is_json
 from mauve.web.parameters import with_unknown_hint
 
 PATH: Final = "/mcp"
-_ALLOWANCE_PATH: Final = "/mcp/allowance"
+ALLOWANCE_PATH: Final = "/mcp/allowance"
 _BODY_BYTES_MAX: Final = 64 * 1024
 IN_FLIGHT_MAX: Final = 8  # of one organization
 _PER_SECOND: Final = 20.0  # requests of one organization
@@ -43,10 +43,6 @@ _LOOPBACK: Final = re.compile(r"https?://(?:127\.0\.0\.1|localhost|\[::1\])(?::[
 AnswerHttp = Callable[[ASGIApp, Secret, Scope, bytes, Reserve], Awaitable[Reply]]
 
 log = structlog.get_logger()
-
-
-def is_agents_path(path: str) -> bool:
-    return path in {PATH, _ALLOWANCE_PATH}
 
 
 class AgentsPlane:
@@ -79,7 +75,7 @@ class AgentsPlane:
         await send_reply(send, reply._replace(headers={**reply.headers, "cache-control": "no-store"}))
 
     async def _answer_allowance(self, request: AsgiRequest, _: Scope) -> Reply:
-        if request.path != _ALLOWANCE_PATH:
+        if request.path != ALLOWANCE_PATH:
             raise unknown_path()
         if not is_safe_method(request.method):
             return wrong_method("GET")

@@ -24,6 +24,7 @@ from mauve.web.envelopes import control_reply
 from mauve.web.messages import bearer_credential
 from mauve.web.parameters import unknown_hint
 
+PREFIX: Final = "/v1/apps/"
 BODY_BYTES_MAX: Final = 64 * 1024
 _THREADS: Final = 8
 _IN_FLIGHT_MAX: Final = 8 * _THREADS  # of one organization
@@ -34,7 +35,7 @@ log = structlog.get_logger()
 
 
 def is_control_path(path: str) -> bool:
-    return path == "/v1/apps" or path.startswith("/v1/apps/")
+    return path.startswith(PREFIX) or path == PREFIX.rstrip("/")
 
 
 class ControlPlane:

@@ -130,22 +130,20 @@ class IngestPlane:
         return reply
 
     async def _events(self, request: OpenRequest) -> Reply:
-        """Accept events. The order of these lines is the order in which a request can be refused."""
-        parts = self._parts
-        received_at = parts.clock.now_ms()
+        """Accept events whose body has yet to arrive, or that have to wait for their turn."""
+        received_at = self._parts.clock.now_ms()
         key = self._sender_of(request, received_at)
         try:
-            with await admit(parts, request, key.org_id, self._body_rules) as admitted:
-                verdict, durable = self._store_events(admitted, request, key, received_at)
-                if durable is not None:
-                    await asyncio.shield(durable)  # Cancelling the request does not cancel what it began.
+            admitted = await admit(self._parts, request, key.org_id, self._body_rules)
         except REFUSALS as refusal:
             self._count_refusal(key, refusal)
             raise
-        return self._accepted(key, verdict, durable)
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self._store_events(admitted, request, key, received_at, reply.set_result)
+        return await asyncio.shield(reply)  # Cancelling the request does not cancel what it began.
 
     def begin(self, request: OpenRequest, send: Callable[[Reply], None]) -> bool:
-        """Begin to accept events without a task, if they have to wait for nothing but the log; the rest as `_events`.
+        """Begin to accept events without a task, if they have to wait for nothing but the log.
 
         Most requests are such, and a task would be a tenth of their cost. Return False for others: use `answer`.
         """
@@ -163,14 +161,36 @@ class IngestPlane:
             received_at = parts.clock.now_ms()
             key = self._sender_of(request, received_at)
             admitted = admit_at_once(parts, request, key.org_id, self._body_rules)
-            try:
-                verdict, durable = self._store_events(admitted, request, key, received_at)
-            except BaseException:
-                admitted.leave()
-                raise
         except Exception as error:  # noqa: BLE001 - every request is answered
             send(self._events_failure(request, key, error))
-            return True
+        else:
+            self._store_events(admitted, request, key, received_at, send)
+        return True
+
+    def _store_events(
+        self,
+        admitted: Admitted,
+        request: OpenRequest,
+        key: PublishedKey,
+        received_at: int,
+        send: Callable[[Reply], None],
+    ) -> None:
+        """Check the events and begin to store them; reply when they are durable.
+
+        The order of these lines is the order in which a request can be refused. They await nothing: no other request
+        may pass the cap in between.
+        """
+        try:
+            body, org_period = self._inflate_and_check_account(admitted.body, request, key, received_at)
+            verdict = rules.judge_events(body, key, received_at)
+            if key.kind is _PUBLISHABLE:
+                self._parts.publishable_limits.check_items(key.key_id, verdict.item_count, received_at)
+            admitted.record_work(self._parts.ledger.entry_s if verdict.payments else 0.0)
+            durable = accept.store_events(self._parts, key, verdict, received_at, org_period)
+        except Exception as error:  # noqa: BLE001 - every request is answered
+            admitted.leave()
+            send(self._events_failure(request, key, error))
+            return
 
         def finish(durable: asyncio.Future[Any] | None) -> None:
             admitted.leave()
@@ -186,18 +206,6 @@ class IngestPlane:
             finish(durable)
         else:
             durable.add_done_callback(finish)
-        return True
-
-    def _store_events(
-        self, admitted: Admitted, request: OpenRequest, key: PublishedKey, received_at: int
-    ) -> tuple[rules.EventsVerdict, asyncio.Future[Any] | None]:
-        """Judge the events and begin to store them. Await nothing: no other request may pass the cap in between."""
-        body, org_period = self._inflate_and_check_account(admitted.body, request, key, received_at)
-        verdict = rules.judge_events(body, key, received_at)
-        if key.kind is _PUBLISHABLE:
-            self._parts.publishable_limits.check_items(key.key_id, verdict.item_count, received_at)
-        admitted.record_work(self._parts.ledger.entry_s if verdict.payments else 0.0)
-        return verdict, accept.store_events(self._parts, key, verdict, received_at, org_period)
 
     def _accepted(self, key: PublishedKey, verdict: rules.EventsVerdict, durable: asyncio.Future[Any] | None) -> Reply:
         """Return the reply to events that are durable."""

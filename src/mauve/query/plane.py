@@ -30,17 +30,13 @@ from mauve.web.envelopes import data_reply, is_safe_method, wrong_method
 from mauve.web.messages import JSON, Reply, bearer_credential
 from mauve.web.parameters import parameters_from, with_unknown_hint
 
-_PREFIX: Final = "/v1/metrics/"
+PREFIX: Final = "/v1/metrics/"
 KNOWN_PARAMETERS: Final = frozenset({"date_from", "date_to", "name", "project"})
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _CACHED_MAX: Final = 4_096
 _CACHED_BYTES_MAX: Final = 512
 
 log = structlog.get_logger()
-
-
-def is_query_path(path: str) -> bool:
-    return path.startswith(_PREFIX) or path == _PREFIX.rstrip("/")
 
 
 class QueryPlane:
@@ -66,7 +62,7 @@ class QueryPlane:
 
     def _answer(self, request: AsgiRequest, query: bytes) -> Reply | Awaitable[Reply]:
         """Answer one request, without waiting if the cache can. The order of these lines is the order of refusals."""
-        name = request.path.removeprefix(_PREFIX)
+        name = request.path.removeprefix(PREFIX)
         if not name or "/" in name:
             raise unknown_path()
         if not is_safe_method(request.method):

@@ -9,15 +9,17 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mauve.agents.plane import AgentsPlane, is_agents_path
+from mauve.agents.plane import ALLOWANCE_PATH, PATH, AgentsPlane
 from mauve.control.dependencies import ControlParts
-from mauve.control.plane import ControlPlane, is_control_path
+from mauve.control.plane import PREFIX as APPS
+from mauve.control.plane import ControlPlane
 from mauve.core.problems import unknown_path
 from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.plane import Dashboard
 from mauve.openapi.routes import reference_routes
 from mauve.query.dependencies import QueryParts
-from mauve.query.plane import QueryPlane, is_query_path
+from mauve.query.plane import PREFIX as METRICS
+from mauve.query.plane import QueryPlane
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.web.app import response_from, starlette_app
@@ -56,16 +58,25 @@ class ServiceApp:
         timeout_s: float,
     ) -> None:
         self._parts = parts
-        self._query = QueryPlane(query)
         self._ledger = query.stores.ledger
         self._others = others
-        self._control = ControlPlane(parts, timeout_s, query.keyring.refresh)
         self._dashboard = Dashboard(dashboard, timeout_s)
-        self._agents = AgentsPlane(query, dashboard.public_url, self)
         probes = [Route("/readyz", self._readiness), Route("/drainz", self._drain_state)]
         service_routes = [*probes, *reference_routes(dashboard.public_url)]
-        self._service_paths = frozenset(route.path for route in service_routes)
-        self._service = starlette_app(service_routes, _refuse_method)
+        metrics = QueryPlane(query)
+        control = ControlPlane(parts, timeout_s, query.keyring.refresh).app
+        service = starlette_app(service_routes, _refuse_method)
+        agents = AgentsPlane(query, dashboard.public_url, self)
+        # A path, or with a slash at its end everything beneath it.
+        self._apps: Mapping[str, ASGIApp] = {
+            METRICS: metrics,
+            METRICS.rstrip("/"): metrics,
+            APPS: control,
+            APPS.rstrip("/"): control,
+            PATH: agents,
+            ALLOWANCE_PATH: agents,
+            **{route.path: service for route in service_routes},
+        }
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._app_for(scope)
@@ -74,17 +85,11 @@ class ServiceApp:
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         path: str = scope["path"]
-        if is_query_path(path):
-            return self._query
-        if is_control_path(path):
-            return self._control.app
-        if path in self._service_paths:
-            return self._service
-        if is_agents_path(path):
-            return self._agents
-        if is_browser_client_path(path):
-            return self._others.app
-        return self._dashboard.app if self._dashboard.serves(scope) else self._others.app
+        app = self._apps.get(path) or self._apps.get(path[: path.find("/", len("/v1/")) + 1])
+        if app is not None:
+            return app
+        is_page = not is_browser_client_path(path) and self._dashboard.serves(scope)
+        return self._dashboard.app if is_page else self._others.app
 
     def _readiness(self, request: Request) -> Response:
         """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
