@@ -2,16 +2,14 @@
 
 import io
 import logging
-import re
 import sys
 from collections.abc import MutableMapping
 from contextlib import suppress
-from typing import Any, Final, TextIO, cast
+from typing import Any, TextIO, cast
 
 import structlog
 
-# The last line of defense: nothing should log a credential, and if something does, it is masked.
-_CREDENTIAL: Final = re.compile(r"\b((?:sk|pk|ctl)_(?:live|test)_|whsec_|polar_whs_)[0-9A-Za-z+/=_-]+")
+from mauve.core.secret import masked_text
 
 
 def configure_logs(style: str, **context: object) -> None:
@@ -59,11 +57,6 @@ class _StandardError(io.TextIOBase):
     def flush(self) -> None:
         with suppress(OSError):
             sys.stderr.flush()
-
-
-def masked_text(text: str) -> str:
-    """Return the text with every credential reduced to its prefix."""
-    return _CREDENTIAL.sub(r"\1…", text)
 
 
 def _without_credentials(_logger: Any, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:  # noqa: ANN401 - structlog's signature

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mauve.logs import masked_text
+from mauve.core.secret import masked_text
 
 PROGRAM = """
 import structlog

@@ -11,11 +11,6 @@ import os
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
@@ -57,6 +52,8 @@ class Vault:
     """Seal with the first master key; open with the key that sealed a secret."""
 
     def __init__(self, master_keys: Secret) -> None:
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - slow to import
+
         keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
         if not keys:
             raise VaultError("the master key is empty: set MAUVE_MASTER_KEY, or restore master.key from your backup")
@@ -80,6 +77,8 @@ class Vault:
         return _FORMAT + self._current_id + nonce + ciphertext
 
     def open(self, sealed: bytes, row: Row | ChannelRow) -> Secret:
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow to import
+
         key_id = sealed[1 : 1 + _KEY_ID_BYTES]
         nonce = sealed[1 + _KEY_ID_BYTES : 1 + _KEY_ID_BYTES + _NONCE_BYTES]
         cipher = self._ciphers.get(key_id)
@@ -94,6 +93,9 @@ class Vault:
 
 def derived_keys(master_keys: Secret, purpose: bytes) -> list[bytes]:
     """Return a key of 32 bytes for another purpose from each master key, the current one first."""
+    from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - slow to import
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
+
     keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
     return [HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(key) for key in keys]
 

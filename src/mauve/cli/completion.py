@@ -6,7 +6,7 @@ from typing import Final
 import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-from mauve.cli.options import data_options
+from mauve.cli.options import quiet_options
 from mauve.cli.output import print_result
 
 _SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
@@ -21,7 +21,7 @@ Save it where the shell looks for it, and start a new shell:
 
 @click.command(epilog=_PLACES)
 @click.argument("shell", type=click.Choice(list(_SHELLS)))
-@data_options
+@quiet_options
 @click.pass_context
 def completion(context: click.Context, *, shell: str, data: Path | None, as_json: bool) -> None:
     """Print the script that completes commands, options and their choices in a shell."""

@@ -1,119 +1,97 @@
-"""The `mauve` command."""
+"""The `mauve` command.
+
+Its parts are imported when they run: some import much, and `mauve --help` should not wait for that.
+"""
 
 import os
 import sys
+from collections.abc import Mapping
+from importlib import import_module
 from typing import Final, NoReturn
 
 import click
 
-from mauve.access.vault import VaultError
-from mauve.cli.app import app
-from mauve.cli.backup import backup, restore
-from mauve.cli.completion import completion
-from mauve.cli.demo import demo
-from mauve.cli.doctor import doctor
-from mauve.cli.erase import erase_user
-from mauve.cli.export import export
-from mauve.cli.import_ import import_
-from mauve.cli.key import key
-from mauve.cli.mcp import mcp
-from mauve.cli.move import move
-from mauve.cli.openapi import openapi
 from mauve.cli.options import UsageError
-from mauve.cli.org import org
-from mauve.cli.ready import ready
-from mauve.cli.serve import serve
-from mauve.cli.token import token
-from mauve.cli.user import user
-from mauve.cli.webhooks import webhooks
-from mauve.config import SettingError
-from mauve.control.operator import RefusedError
-from mauve.core.problems import Problem
-from mauve.logs import configure_logs, masked_text
-from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server.child_process import ServeRefusedError
-from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
-from mauve.stores.backups import BackupStoreError
-from mauve.stores.data_directory import DirectoryError, HeldError
-from mauve.stores.imports import ImportOutdatedError
-from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+from mauve.core.secret import masked_text
 
 _PRIVATE_UMASK: Final = 0o077
-_USAGE_ERRORS: Final = (
-    DirectoryError,
-    HeldError,
-    ImportOutdatedError,
-    MaintenanceRefusedError,
-    UsageError,
-    Problem,
-    RefusedError,
-    SettingError,
-    VaultError,
-)
-_FAILURES: Final = (
-    BackupStoreError,
-    ForeignDataError,
-    MaintenanceFailedError,
-    NewerSchemaError,
-    RowsRefusedError,
-    UnsupportedServerError,
-)
+_COMMANDS: Final[Mapping[str, tuple[str, str]]] = {  # the module, and the first sentence of the command's help
+    "app": ("app", "Apps."),
+    "backup": ("backup", "Back up all data into a file or a bucket, or list the backups there."),
+    "completion": ("completion", "Print the script that completes commands, options and their choices in a shell."),
+    "demo": ("demo", "Generate three demo apps with realistic history, to explore with 'mauve serve'."),
+    "doctor": ("doctor", "Check the data directory, engines, versions, clock and disk, and say what to fix."),
+    "erase-user": (
+        "erase",
+        "Erase a user from an app: remove everything that identifies them; counts and sums do not change.",
+    ),
+    "export": (
+        "export",
+        "Export an app's events, payments and subscription versions, as lines of JSON or as Parquet files.",
+    ),
+    "import": ("import_", "Import history from files, list imports, or undo one."),
+    "key": ("key", "Data-plane keys."),
+    "mcp": ("mcp", "Serve metrics to an agent over standard input and output (MCP), from any machine."),
+    "move": ("move", "Move an installation from files to the servers at MAUVE_DATABASE_URL and MAUVE_WAREHOUSE_URL."),
+    "openapi": ("openapi", "Print the API reference as an OpenAPI document, as `GET /openapi.json` serves it."),
+    "org": ("org", "Organizations: create, list, suspend, and set limits."),
+    "ready": ("ready", "Ask the running service on this machine whether it is ready; exit 1 if not."),
+    "restore": ("backup", "Restore a backup, or a copy made before an upgrade, into a new or empty data directory."),
+    "serve": ("serve", "Run the service until it receives SIGTERM or SIGINT."),
+    "token": ("token", "Control tokens, with which an organization's programs manage its apps."),
+    "user": ("user", "Dashboard users."),
+    "webhooks": ("webhooks", "Billing webhooks."),
+}
 
 
-@click.group(no_args_is_help=False)
+class LazyGroup(click.Group):
+    """A group that imports a command when it runs, or when its own help is shown."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        del ctx
+        return sorted(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        del ctx
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"mauve.cli.{_COMMANDS[cmd_name][0]}")
+        commands = [value for value in vars(module).values() if isinstance(value, click.Command)]
+        return next(each for each in commands if each.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        names = self.list_commands(ctx)
+        width = formatter.width - 6 - max(map(len, names))  # as click does
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _first_words(_COMMANDS[name][1], width)) for name in names])
+
+
+def _first_words(text: str, width: int) -> str:
+    return click.Command(None, help=text).get_short_help_str(width)
+
+
+@click.group(cls=LazyGroup, no_args_is_help=False)
 @click.version_option(package_name="mauve", message="mauve %(version)s")
 def command() -> None:
     """Metrics for developers who run several apps."""
 
 
-for part in (
-    serve,
-    ready,
-    doctor,
-    org,
-    token,
-    user,
-    app,
-    key,
-    webhooks,
-    demo,
-    backup,
-    restore,
-    move,
-    export,
-    erase_user,
-    import_,
-    openapi,
-    mcp,
-):
-    command.add_command(part)
-command.add_command(completion)
-
-
 def main() -> None:
     """Run a command. Exit 2 on a usage error and 1 on a failure, with one sentence on standard error."""
     os.umask(_PRIVATE_UMASK)
-    configure_logs("auto", process="command")  # on standard error: only the result goes to standard output
     try:
         _check_arguments(sys.argv)
         code = command(standalone_mode=False)
     except click.ClickException as error:
         _fail(2, f"{error.format_message().rstrip('.')}: see '{_command_path(error)} --help'")
-    except ServeRefusedError as error:
-        _fail(error.exit_code, str(error))
-    except _USAGE_ERRORS as error:
-        _fail(2, str(error))
-    except _FAILURES as error:
-        _fail(1, str(error))
-    except (StoreUnavailableError, WarehouseUnavailableError) as error:
-        _fail(1, f"the data could not be read or written ({error}): run 'mauve doctor'")
-    except OSError as error:
-        _fail(
-            1,
-            f"{error.strerror or error} ({error.filename or 'input or output'}): check the path and its permissions",
-        )
     except (KeyboardInterrupt, click.Abort):
         _fail(130, "stopped")
+    except UsageError as error:
+        _fail(2, str(error))
+    except Exception as error:  # noqa: BLE001 - those that are not expected are raised again
+        from mauve.cli.failures import outcome_of  # noqa: PLC0415 - slow to import
+
+        _fail(*outcome_of(error))
     sys.exit(code if isinstance(code, int) else 0)
 
 
@@ -130,6 +108,5 @@ def _command_path(error: click.ClickException) -> str:
 
 
 def _fail(code: int, message: str) -> NoReturn:
-    one_line = masked_text(" ".join(message.split()))
-    sys.stderr.write(f"mauve: {one_line}\n")
+    sys.stderr.write(f"mauve: {masked_text(' '.join(message.split()))}\n")
     sys.exit(code)

@@ -1,6 +1,5 @@
 """`mauve mcp`."""
 
-import asyncio
 import signal
 from pathlib import Path
 from typing import Final
@@ -25,6 +24,8 @@ _INSTALL: Final = "the MCP tools are an extra: run pip install 'mauve[mcp]'"
 def mcp(*, data: Path | None, as_json: bool) -> None:
     """Serve metrics to an agent over standard input and output (MCP), from any machine."""
     del data, as_json  # Every command takes them; this one needs no data directory, and speaks JSON only.
+    import asyncio  # noqa: PLC0415 - slow to import
+
     url, token = service_from()
     if url is None:
         raise UsageError("MAUVE_URL is not set: set it to the address of the service, as https://metrics.example.com")

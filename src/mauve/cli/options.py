@@ -4,18 +4,21 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 import click
 
 from mauve.config import Settings, settings_from
-from mauve.control.dependencies import ControlParts
 from mauve.stores.data_directory import holder_of
 from mauve.urls import http_url
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+if TYPE_CHECKING:
+    from mauve.control.dependencies import ControlParts
 
 org_argument = click.argument("org", metavar="ORG")
 org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; may be left out if there is one.")
@@ -33,7 +36,20 @@ class UsageError(Exception):
 
 
 def data_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the two options that every command takes: `--data` and `--json`."""
+    """Add the two options that every command takes, `--data` and `--json`, and let it log."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        from mauve.logs import configure_logs  # noqa: PLC0415 - slow to import
+
+        configure_logs("auto", process="command")  # on standard error: only the result goes to standard output
+        return command(*args, **kwargs)
+
+    return quiet_options(run)
+
+
+def quiet_options(command: Callable[P, R]) -> Callable[P, R]:
+    """Add the two options to a command that calls nothing that logs."""
     data = click.option(
         "--data",
         type=click.Path(path_type=Path),
@@ -52,7 +68,7 @@ def settings_for(data: Path | None) -> Settings:
 
 
 @contextmanager
-def open_existing(data: Path | None) -> Iterator[ControlParts]:
+def open_existing(data: Path | None) -> Iterator["ControlParts"]:
     """Open the control plane's parts on a data directory that must already exist."""
     from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
@@ -64,7 +80,7 @@ def open_existing(data: Path | None) -> Iterator[ControlParts]:
 
 
 @contextmanager
-def open_or_create(settings: Settings) -> Iterator[ControlParts]:
+def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
     """Open the control plane's parts, and create the data directory if it is missing."""
     from mauve.wiring.bootstrap import prepare_for_command  # noqa: PLC0415 - slow to import
     from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import

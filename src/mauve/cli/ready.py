@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from mauve.cli.options import data_options, settings_for
+from mauve.cli.options import quiet_options, settings_for
 from mauve.cli.output import print_result
 from mauve.stores.data_directory import holder_of
 
@@ -18,7 +18,7 @@ _answer: Final = msgspec.json.Decoder(dict[str, Any])
 
 
 @click.command()
-@data_options
+@quiet_options
 def ready(*, data: Path | None, as_json: bool) -> None:
     """Ask the running service on this machine whether it is ready; exit 1 if not."""
     holder = holder_of(settings_for(data).data)

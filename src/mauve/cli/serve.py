@@ -2,16 +2,13 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
-import structlog
 
 from mauve.cli.options import UsageError, data_options, settings_for
 from mauve.cli.output import print_result
 from mauve.config import PORT_MAX, SECRETS, SETTINGS, WORKERS_MAX, Settings, misspelled
-from mauve.logs import configure_logs
-from mauve.server import supervisor
 
 _PORT: Final = click.IntRange(0, PORT_MAX)
 _NAME_WIDTH: Final = max(len(setting.name) for setting in SETTINGS)
@@ -26,7 +23,8 @@ Settings (environment variables; an option overrides its variable):
 holds the value instead, without the line break at its end.
 """
 
-log = structlog.get_logger()
+if TYPE_CHECKING:
+    from mauve.server.supervisor import Running
 
 
 @click.command(epilog=_SETTINGS_HELP)
@@ -43,11 +41,17 @@ log = structlog.get_logger()
 @data_options
 def serve(*, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the options above
     """Run the service until it receives SIGTERM or SIGINT."""
+    import structlog  # noqa: PLC0415 - slow to import
+
+    from mauve.logs import configure_logs  # noqa: PLC0415
+    from mauve.server import supervisor  # noqa: PLC0415
+
     changes = {name: value for name, value in given.items() if value is not None}
     settings = dataclasses.replace(settings_for(data), **changes)
     if settings.role != "all":
         _require_servers(settings)
     configure_logs(settings.log, process="supervisor")
+    log = structlog.get_logger()
     for name, setting in misspelled().items():
         log.warning("setting_unknown", name=name, advice=f"nothing reads it: did you mean {setting}?")
     supervisor.serve(settings, lambda running: print_result(running, as_json=as_json, text=_text(running)))
@@ -65,7 +69,7 @@ def _require_servers(settings: Settings) -> None:
         raise UsageError(f"--role {settings.role} needs every engine on a server: set {', '.join(missing)}, too")
 
 
-def _text(running: supervisor.Running) -> str:
+def _text(running: "Running") -> str:
     lines = ["Mauve is running." if running.role == "all" else f"Mauve is running, role {running.role}."]
     if running.role in {"all", "api"}:
         lines.append(f"  dashboard and API   {running.url}  (API reference: {running.url}/docs)")

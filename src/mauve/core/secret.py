@@ -1,6 +1,10 @@
 """Text that must not be shown."""
 
-from typing import final
+import re
+from typing import Final, final
+
+# The last line of defense: nothing should log a credential, and if something does, it is masked.
+_CREDENTIAL: Final = re.compile(r"\b((?:sk|pk|ctl)_(?:live|test)_|whsec_|polar_whs_)[0-9A-Za-z+/=_-]+")
 
 
 @final
@@ -25,3 +29,8 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+def masked_text(text: str) -> str:
+    """Return the text with every credential reduced to its prefix."""
+    return _CREDENTIAL.sub(r"\1…", text)
