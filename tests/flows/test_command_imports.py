@@ -57,6 +57,19 @@ def test_a_command_on_the_catalog_imports_no_other_engine(tmp_path):
     assert imported & UNUSED == set()
 
 
+def callbacks_of(found):
+    if isinstance(found, click.Group):
+        return [callback for each in found.commands.values() for callback in callbacks_of(each)]
+    return [found.callback]
+
+
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"completion", "ready"}))
+def test_a_command_that_may_log_sets_up_logging_first(name):
+    """Otherwise it would log to standard output."""
+    wrappers = {callback.__code__.co_qualname for callback in callbacks_of(command.get_command(CONTEXT, name))}
+    assert wrappers == {"data_options.<locals>.run"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_the_list_of_commands_quotes_the_help_of_each(name):
     assert isinstance(command, LazyGroup)

@@ -495,9 +495,11 @@ def test_the_reference_is_printed_without_any_data(tmp_path):
 CHATTY = """
 import click, structlog
 from mauve.cli.main import command, main
+from mauve.cli.options import data_options
 
 @command.command()
-def chatter():
+@data_options
+def chatter(data, as_json):
     structlog.get_logger().warning("publication_delayed", key="sk_live_abcdefgh")
     click.echo("{}")
 

@@ -52,9 +52,8 @@ class LazyGroup(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        del ctx
         if cmd_name not in _COMMANDS:
-            return None
+            return super().get_command(ctx, cmd_name)
         module = import_module(f"mauve.cli.{_COMMANDS[cmd_name][0]}")
         commands = [value for value in vars(module).values() if isinstance(value, click.Command)]
         return next(each for each in commands if each.name == cmd_name)
