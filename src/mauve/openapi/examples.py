@@ -327,7 +327,7 @@ def _control_responses(label: str, route: ControlRoute) -> Iterator[Response]:
 
 # The service
 
-_ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "edge": True, "log": True}
+_ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "keys": True, "log": True}
 _READY: Final = readiness("GET", _ENGINES, backlog_bytes=0, load_lag_ms=180)
 _NOT_READY: Final = readiness("GET", {**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200)
 
