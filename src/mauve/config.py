@@ -130,7 +130,7 @@ class Settings:
     master_key: Secret | None
     database_url: Secret | None  # None: SQLite files in the data directory
     warehouse_url: Secret | None  # None: chDB in the data directory
-    stream_url: Secret | None  # None: segment files and a SQLite edge in the data directory
+    stream_url: Secret | None  # None: segment files in the data directory
     stream_monitor_urls: tuple[str, ...]  # empty: port 8222 of each server
     stream_keep_hours: int
     catalog_timeout_s: float

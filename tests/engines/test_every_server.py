@@ -19,7 +19,6 @@ from support.service import (
     SERVERS,
     bearer,
     eventually,
-    freeze,
     ledger_rows,
     mauve,
     running,
@@ -120,27 +119,6 @@ def test_another_machine_takes_over_and_a_thrown_away_directory_loses_nothing(ch
     ids = [row[3] for row in stored_events(second)]
     assert sorted(ids) == sorted({*ids})
     assert len(ids) == 3
-
-
-def test_events_in_the_files_of_a_machine_are_loaded_although_another_one_loads(chosen, tmp_path):
-    moved, other = tmp_path / "moved", tmp_path / "other"
-    SERVERS[moved] = {name: value for name, value in chosen.items() if not name.startswith("MAUVE_STREAM")}
-    SERVERS[other] = chosen
-    with running(moved, "--workers", "1") as service:
-        token = token_for(moved)
-        key = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()["sk_key"]
-        until_loaded(service)
-        freeze(service.child_pids()["core"])  # so that nothing is read from its files
-        eventually(lambda: post(service, key, "in a file") == 202)
-        for pid in (service.process.pid, *service.child_pids().values()):
-            os.kill(pid, signal.SIGKILL)
-        service.process.wait(timeout=PATIENCE_S)
-    with running(other, "--workers", "1") as loading:
-        eventually(lambda: post(loading, key, "on NATS") == 202)
-        until_counted(loading, key, 1)
-        SERVERS[moved] = chosen
-        with running(moved, "--workers", "1"):
-            until_counted(loading, key, 2)
 
 
 def post(service, key, id_):

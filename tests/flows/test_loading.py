@@ -21,9 +21,7 @@ from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
-from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
-from mauve.stores.combined_log import CombinedLogReader
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
 from mauve.stores.ledger.closed_days import SqlClosedDays
 from mauve.stores.ledger.load_lease import SqlLeaseStore
@@ -87,6 +85,28 @@ class LogInMemory:
 
     def reach(self):
         return Reach()
+
+
+class TwoStreams:
+    """A log with the streams of both."""
+
+    def __init__(self, *logs):
+        self._logs = {log.stream: log for log in logs}
+
+    def streams(self):
+        return list(self._logs)
+
+    def read(self, stream, after, bytes_max):
+        return self._logs[stream].read(stream, after, bytes_max)
+
+    def trim(self, stream, through):
+        self._logs[stream].trim(stream, through)
+
+    def lost_after(self, positions):
+        return {stream: lost for log in self._logs.values() for stream, lost in log.lost_after(positions).items()}
+
+    def lost_streams(self):
+        return frozenset().union(*(log.lost_streams() for log in self._logs.values()))
 
 
 class StreamInMemory:
@@ -416,7 +436,7 @@ class TestLostStreams:
         self, source, ledger, warehouse, clock, days, project, count
     ):
         other = LogInMemory(next(stream_numbers))
-        both = CombinedLogReader(source, other)
+        both = TwoStreams(source, other)
         for log in (source, other):
             log.append(batch(project, b'{"name":"view"}'))
         loader = Loader(both, Failing(ledger, "finish", after=False), warehouse, clock, days)
@@ -550,20 +570,12 @@ class Paused:
             self._warehouse.commit(*arguments)
 
 
-class Facts:
-    """The facts of an installation, in memory."""
-
-    def __init__(self):
-        self._values = {}
-        self.get, self.put = self._values.get, self._values.__setitem__
-
-
 class TestTwoLoaders:
     @pytest.fixture
     def new_runner(self, source, ledger, database, clock, days):
         leases = []
 
-        def create(holder, warehouse, renew_every_s=None, turns=None):
+        def create(holder, warehouse, renew_every_s=None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
                 lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
@@ -574,7 +586,6 @@ class TestTwoLoaders:
                 note_first_event=lambda _project, _at: None,
                 streams=lambda: {source.stream: StreamInMemory(source)},
                 close=lambda: None,
-                turns=turns,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
             leases.append(parts.lease)
@@ -645,27 +656,6 @@ class TestTwoLoaders:
         monkeypatch.setattr(LoaderLease, "is_away", False)
         first.step()
         assert first.status()["load_lag_ms"] < 60_000
-
-    def test_one_whose_files_hold_records_gets_a_turn(self, new_runner, source, warehouse):
-        facts, needs = Facts(), set()
-        turns = {name: TurnRequests(facts, name, lambda name=name: name in needs) for name in ("first", "second")}
-        (first, _), (second, _) = (
-            new_runner(name, warehouse, renew_every_s=PATIENCE_S, turns=turns[name]) for name in turns
-        )
-
-        def have_caught_up():
-            return [each.caught_up_s_ago is not None for each in (first, second)]
-
-        for each in (first, second, first, second):
-            each.step()
-        assert have_caught_up() == [True, False]
-        needs.add("second")
-        for each in (second, first, second, first):
-            each.step()
-        assert have_caught_up() == [False, True]
-        for each in (second, first):
-            each.step()
-        assert have_caught_up() == [False, True], "a request is answered once"
 
     def check(self, count, ledger):
         assert (count(), count("counted")) == (11, 8)

@@ -17,7 +17,6 @@ from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.pending import are_loaded, ends_of
-from mauve.load.turns import TurnRequests
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError, LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader, StreamReader
@@ -45,7 +44,6 @@ class LoadParts:
     note_first_event: Callable[[str, int], None]
     streams: Callable[[], Mapping[int, StreamReader]]  # of the log, read without changing them
     close: Callable[[], None]
-    turns: TurnRequests | None = None  # None: there is no other loader
 
 
 class LoadMetrics:
@@ -133,8 +131,6 @@ class LoadRunner:
                 if self._is_active:
                     with self._watched():
                         self._follow_up(parts)
-                elif parts.turns is not None:
-                    parts.turns.ask_if_needed()
                 self._failures = 0
             except LeaseLostError:
                 parts.lease.lose()
@@ -149,7 +145,7 @@ class LoadRunner:
                     self._measure(parts, time.monotonic() - began)
 
     def _note_failure(self, parts: LoadParts) -> None:
-        """Ask for the lease again: another loader may have taken over meanwhile. After some failures, let another try.
+        """Ask for the lease again: another loader may have taken over. After some failures, let another try.
 
         It may reach servers that this one does not.
         """
@@ -187,13 +183,11 @@ class LoadRunner:
             self._metrics.backlog_bytes.set(0)
 
     def _follow_up(self, parts: LoadParts) -> None:
-        """Close days, report first events to the catalog, and give way to a loader that has asked for a turn."""
+        """Close days, and report first events to the catalog."""
         self._followed_up_at = time.monotonic()
         if not self._pause_requested:
             parts.days.close_next_days(today_at(parts.clock.now_ms()))
         note_first_events(parts.ledger, parts.note_first_event)
-        if parts.turns is not None and parts.turns.take():
-            parts.lease.give_way()
 
     def _load_all(self, parts: LoadParts) -> None:
         loader = parts.loader
@@ -219,7 +213,7 @@ class LoadRunner:
     def paused(self) -> Iterator[None]:
         """Neither load nor trim during the block, so that warehouse, positions and log stay consistent."""
         with self._pause_lock:
-            self._pause_requested = True  # Under load a step would never end by itself.
+            self._pause_requested = True  # Under load, a step would never finish unless interrupted.
             self._step_lock.acquire()
             self._pause_requested = False
         try:
@@ -228,7 +222,7 @@ class LoadRunner:
             self._step_lock.release()
 
     def load_pending(self) -> None:
-        """Load everything that is in the log now. Records that arrive meanwhile may wait."""
+        """Load everything that is in the log now. Later records may wait."""
         with self.paused():
             parts = self._opened()
             ends = ends_of(parts.ledger, parts.source)
@@ -267,8 +261,6 @@ class LoadRunner:
             self._refuse_if_stopping()
             if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
-            if parts.turns is not None:
-                parts.turns.ask_if_needed()
             time.sleep(_OTHER_LOADER_EVERY_S)
             if self._has_turn(parts):
                 return False

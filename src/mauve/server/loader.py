@@ -22,12 +22,10 @@ from mauve.server.engine_gauges import EngineGauges
 from mauve.server.heartbeat import LoadWatch
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
-from mauve.stores import StoreUnavailableError
 from mauve.web.drain import Drain
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader
-from mauve.wiring.machine import RELEASE_EVERY_S, release_files
 from mauve.wiring.maintenance import retention
 from mauve.wiring.warehouse import open_load_parts, ping_warehouse
 
@@ -45,7 +43,7 @@ def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) 
         repeat(every_s, loading.step, "load_failed"),
         repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten"),
     ]
-    return [asyncio.create_task(job) for job in (*jobs, _release_files(settings))]
+    return [asyncio.create_task(job) for job in jobs]
 
 
 def end_turn(loading: LoadRunner) -> None:
@@ -61,17 +59,6 @@ def _log_failure(ending: asyncio.Future[None]) -> None:
         log.error("lease_not_released", advice="another loader takes over when it expires", exc_info=error)
 
 
-async def _release_files(settings: Settings) -> None:
-    """Release this machine's files when they are loaded, so that other machines may start."""
-    while True:
-        try:
-            if await asyncio.to_thread(release_files, settings):
-                return
-        except StoreUnavailableError as error:
-            log.warning("files_not_released", reason=str(error))
-        await asyncio.sleep(RELEASE_EVERY_S)
-
-
 async def run(config: ChildConfig) -> None:
     settings = config.settings()
     preparation = Preparation(config, settings)
@@ -84,7 +71,6 @@ async def run(config: ChildConfig) -> None:
         background = [
             *start_loading(settings, parts, loading),
             asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")),
-            # What a machine of role `api` has changed must be published even if it dies, and was the only one.
         ]
         admin_socket = AdminSocket(settings, loading)
         await admin_socket.open()

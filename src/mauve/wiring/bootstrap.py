@@ -22,7 +22,7 @@ from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import has_servers, is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
 from mauve.wiring.log import prepare_log
-from mauve.wiring.machine import check_files
+from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path, served_path
 from mauve.wiring.upgrade import upgrade
 
@@ -96,12 +96,14 @@ def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool 
             if not may_be_copy:
                 _refuse_restored_copy(settings, database)
             installation = sql_catalog(database).installation
-            check_files(settings, installation)
+            check_owner(settings, installation)
             # The warehouse first: it may have to be moved, and nothing else must have changed until then.
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
                 prepare_warehouse(settings, identity, installation)
             if needs_every_server or settings.stream_url is None:
                 prepare_log(settings, identity, installation)
+            if needs_every_server:
+                settle_owner(settings, installation)
     except BaseException:
         if is_new:
             _remove_databases(settings)  # A start that was refused or stopped leaves nothing to move.

@@ -18,7 +18,7 @@ def prepare_warehouse(settings: Settings, identity: str, installation: Installat
 
     The catalog remembers that there is a server: without its address, later events would go to an empty warehouse.
     """
-    is_known = installation.get(_ON_SERVER) is not None
+    is_known = is_on_server(installation)
     if settings.warehouse_url is None:
         if is_known:
             raise ForeignDataError(
@@ -38,6 +38,10 @@ def prepare_warehouse(settings: Settings, identity: str, installation: Installat
     migrate(address, identity)
     if not is_known:
         note_server(installation)
+
+
+def is_on_server(installation: Installation) -> bool:
+    return installation.get(_ON_SERVER) is not None
 
 
 def note_server(installation: Installation) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,20 +17,17 @@ from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.catalog import Installation
 from mauve.stores.catalog.catalog import sql_catalog
-from mauve.stores.claimed_log import ClaimedLogReader
-from mauve.stores.combined_log import CombinedLogReader
 from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.ledger.recovery import keep_dead_letters
-from mauve.stores.log import RECORD_NUMBER_MAX, LogReader, LogWriter, StreamReader
+from mauve.stores.log import LogReader, LogWriter, StreamReader
 from mauve.stores.log.files.maintenance import SegmentLogMaintenance
 from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
-from mauve.stores.log.files.segments import continue_after, ends_before, list_segments, stream_directory
+from mauve.stores.log.files.segments import continue_after, ends_before, list_segments, list_streams, stream_directory
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.maintenance import LogMaintenance
 from mauve.wiring.databases import open_catalog_database, open_ledger_database, open_load_ledger
-from mauve.wiring.machine import check_claim, claim_files
 from mauve.wiring.paths import log_path
 
 if TYPE_CHECKING:
@@ -57,6 +54,11 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
                 "set MAUVE_STREAM_URL to its servers again, or choose another installation"
             )
         return
+    if has_local_log(settings.data):
+        raise ForeignDataError(
+            f"{settings.data} holds a local log and MAUVE_STREAM_URL is set: "
+            "load and retire it with 'mauve move', or choose another --data"
+        )
     from mauve.stores.log.nats.servers import StreamPlan, check_servers, prepare_streams
     from mauve.stores.log.nats.streams import STREAMS
 
@@ -186,37 +188,22 @@ def _continue_lost_streams(settings: Settings, stream: int) -> None:
 
 
 def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> LogReader:
-    """Open the log for reading, with the records that were queued in files before the log moved to NATS."""
-    files: LogReader = SegmentLogReader(log_path(settings.data))
-    if settings.database_url is not None:
-        files = ClaimedLogReader(files, partial(claim_files, settings), partial(check_claim, settings))
     if settings.stream_url is None:
-        return files
-    nats = _open_nats_reader(settings, settings.stream_url, call_s_max)
-    return CombinedLogReader(nats, files) if files.streams() else nats
+        return SegmentLogReader(log_path(settings.data))
+    return _open_nats_reader(settings, settings.stream_url, call_s_max)
 
 
 def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamReader]:
     """Return a reader of each stream that changes nothing."""
-    path = log_path(settings.data)
-    files: dict[int, StreamReader] = {
-        stream: SegmentStreamReader(path, stream) for stream in SegmentLogReader(path).streams()
-    }
     if settings.stream_url is None:
-        return files
+        return {stream: SegmentStreamReader(log_path(settings.data), stream) for stream in reader.streams()}
     from mauve.stores.log.nats.log_reader import NatsStreamReader
 
-    return files | {stream: NatsStreamReader(reader, stream) for stream in set(reader.streams()) - files.keys()}
+    return {stream: NatsStreamReader(reader, stream) for stream in reader.streams()}
 
 
-def holds_former_records(settings: Settings, positions: Mapping[int, int]) -> bool:
-    """Return whether files of this machine hold records that were not loaded before the log moved to NATS."""
-    if settings.stream_url is None:
-        return False
-    path = log_path(settings.data)
-    readers = {stream: SegmentStreamReader(path, stream) for stream in SegmentLogReader(path).streams()}
-    found = (reader.records(positions.get(stream, 0), RECORD_NUMBER_MAX) for stream, reader in readers.items())
-    return any(next(iter(records), None) is not None for records in found)
+def has_local_log(data: Path) -> bool:
+    return bool(list_streams(LOCAL_DISK, log_path(data)))
 
 
 def open_log_maintenance(settings: Settings) -> LogMaintenance:
@@ -224,13 +211,12 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
         with open_load_ledger(settings) as ledger:
             return ledger.positions()
 
-    files = SegmentLogMaintenance(log_path(settings.data), positions)
     url = settings.stream_url
     if url is None:
-        return files
+        return SegmentLogMaintenance(log_path(settings.data), positions)
     from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
 
-    return _BothLogs(NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions), files)
+    return NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions)
 
 
 def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADER_S_MAX) -> "NatsLogReader":
@@ -240,17 +226,3 @@ def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADE
         known = known_streams(sql_catalog(database).installation)
     keep = timedelta(hours=settings.stream_keep_hours)
     return NatsLogReader(url, known, keep=keep, call_s_max=call_s_max)
-
-
-class _BothLogs:
-    """Maintenance of the log on NATS, and of the files that were written before."""
-
-    def __init__(self, *logs: LogMaintenance) -> None:
-        self._logs = logs
-
-    def erase_damaged(self, text: str) -> int:
-        return sum(log.erase_damaged(text) for log in self._logs)
-
-    def blank_loaded(self) -> bool:
-        blanked = [log.blank_loaded() for log in self._logs]  # all of them, even after one that could not
-        return all(blanked)

@@ -1,28 +1,19 @@
-"""Wires what belongs to one machine: its name, and the stores that it keeps in files while others are on servers."""
+"""Wires what belongs to one machine: its name, and whether it owns the installation because it has local engines."""
 
 import platform
 import re
 import secrets
 import socket
-from contextlib import closing
 from typing import Final
 
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
 from mauve.stores.catalog import Installation
-from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.data_directory import write_private_file
-from mauve.stores.log.files.reader import SegmentLogReader
-from mauve.wiring.databases import open_catalog_database, open_load_ledger
-from mauve.wiring.paths import log_path, machine_path
+from mauve.wiring.paths import machine_path
 
-RELEASE_EVERY_S: Final = 10.0
-_FILES_OF: Final = "files_of"
+_OWNER: Final = "owner"  # the machine with local engines; absent or empty: every engine is on a server
 _SETUP_LINK_OF: Final = "setup_link_of"  # when it expires, the machine, and what people call the machine
-_KEPT_ELSEWHERE: Final = (
-    "another machine, or another --data directory, keeps events of this installation in files: use that one, "
-    "or start it with MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL set, which moves what waits in its files"
-)
 
 
 def machine_of(settings: Settings) -> str:
@@ -47,52 +38,32 @@ def claim_setup_link(settings: Settings, installation: Installation, now_ms: int
     return None
 
 
-def check_files(settings: Settings, installation: Installation) -> None:
-    """Raise if another machine keeps stores in files: positions in a shared ledger are those of its log."""
-    owner = installation.get(_FILES_OF)
+def check_owner(settings: Settings, installation: Installation) -> None:
+    """Raise if another machine has local engines: several machines need every engine on a server."""
+    owner = installation.get(_OWNER)
     if settings.database_url is not None and owner and owner != machine_of(settings):
-        raise ForeignDataError(_KEPT_ELSEWHERE)
+        raise _owned_by(owner, settings)
 
 
-def check_claim(settings: Settings) -> None:
-    with closing(open_catalog_database(settings)) as database:
-        check_files(settings, sql_catalog(database).installation)
+def settle_owner(settings: Settings, installation: Installation) -> None:
+    """Record that this machine owns the installation because it has a local engine, or that none does."""
+    if settings.database_url is None:
+        return
+    check_owner(settings, installation)
+    if settings.warehouse_url is not None and settings.stream_url is not None:
+        if installation.get(_OWNER):
+            installation.put(_OWNER, "")
+        return
+    owner = installation.create(_OWNER, machine_of(settings))
+    if not owner:
+        installation.put(_OWNER, machine_of(settings))
+    elif owner != machine_of(settings):
+        raise _owned_by(owner, settings)
 
 
-def claim_files(settings: Settings) -> None:
-    """Let this machine alone keep stores in files, from its first record on; raise if another one does."""
-    with closing(open_catalog_database(settings)) as database:
-        installation = sql_catalog(database).installation
-        owner = installation.create(_FILES_OF, machine_of(settings))
-        if not owner:  # released
-            installation.put(_FILES_OF, owner := machine_of(settings))
-        if owner != machine_of(settings):
-            raise ForeignDataError(_KEPT_ELSEWHERE)
-
-
-def release_files(settings: Settings) -> bool:
-    """Let others in once nothing waits in this machine's files any more; return whether that is done."""
-    if settings.database_url is None or _keeps_stores(settings):
-        return True
-    if _uses_files(settings):
-        return False
-    with closing(open_catalog_database(settings)) as database:
-        installation = sql_catalog(database).installation
-        if installation.get(_FILES_OF) == machine_of(settings):
-            installation.put(_FILES_OF, "")
-    return True
-
-
-def _keeps_stores(settings: Settings) -> bool:
-    return settings.warehouse_url is None or settings.stream_url is None
-
-
-def _uses_files(settings: Settings) -> bool:
-    """Return whether a store is in files, or its last records still are."""
-    if _keeps_stores(settings):
-        return True
-    files = SegmentLogReader(log_path(settings.data))
-    if not files.streams():
-        return False
-    with open_load_ledger(settings) as ledger:
-        return files.backlog_bytes(ledger.positions()) > 0
+def _owned_by(owner: str, settings: Settings) -> ForeignDataError:
+    return ForeignDataError(
+        f"the machine {owner} keeps data of this installation in its --data directory, and several machines need "
+        "every engine on a server: on that machine, stop the service, set MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL "
+        f"and run 'mauve move'; if its data is lost, write '{owner}' to {machine_path(settings.data)} to replace it"
+    )

@@ -1,4 +1,4 @@
-"""Wires `mauve move`: the files of a stopped service, and the PostgreSQL and ClickHouse servers that take over."""
+"""Wires `mauve move`: the files of a stopped service, and the servers that take over."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
+from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
 from mauve.core.clock import SystemClock
 from mauve.core.events import Activity
 from mauve.core.secret import Secret
 from mauve.core.window import Window, today_at
+from mauve.load.lag import oldest_waiting_at
+from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.backup import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.move import Comparison, Moved, Store, move
-from mauve.stores import ForeignDataError
+from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.cancellation import deadline_at
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.catalog.schema import metadata as catalog_metadata
@@ -31,6 +34,7 @@ from mauve.stores.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.copy import copy_tables, count_rows, forget_progress, has_progress
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
+from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.stores.warehouse.chdb.connection import ChdbConnection
 from mauve.stores.warehouse.chdb.copy import copy_warehouse, count_warehouse
 from mauve.stores.warehouse.schema import TABLES
@@ -40,9 +44,17 @@ from mauve.stores.warehouse.server.schema import migrate as migrate_clickhouse
 from mauve.stores.warehouse.server.server import address_from, open_for_maintenance, open_for_reading
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.bootstrap import check_server, identity_of, prepare_databases
-from mauve.wiring.clickhouse import holds_rows, note_server
-from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
-from mauve.wiring.paths import catalog_path, identity_path, ledger_path, moved_path, warehouse_path
+from mauve.wiring.clickhouse import holds_rows, is_on_server, note_server
+from mauve.wiring.databases import (
+    MAINTENANCE_STATEMENT_S,
+    open_catalog_database,
+    open_ledger_database,
+    open_load_ledger,
+)
+from mauve.wiring.log import check_log, has_local_log, open_log_reader, stream_readers
+from mauve.wiring.machine import check_owner, settle_owner
+from mauve.wiring.paths import catalog_path, identity_path, ledger_path, log_path, moved_path, warehouse_path
+from mauve.wiring.warehouse import open_load_parts
 
 _EARLIEST: Final = date(1970, 1, 1)
 _JOURNAL_PATIENCE_S: Final = 5.0
@@ -62,22 +74,25 @@ class _Part:
 
 
 def move_to_servers(settings: Settings, progress: Progress) -> Moved:
-    """Copy what is still in files to the servers that the settings name, compare, and retire the files."""
+    """Load what waits in the local log, copy local stores to the servers, compare, and retire the files."""
     moves_database = settings.database_url is not None and catalog_path(settings.data).exists()
-    moves_warehouse = settings.warehouse_url is not None and holds_rows(warehouse_path(settings.data))
-    if not moves_database and not moves_warehouse:
+    if not (moves_database or _moves_warehouse(settings) or _moves_log(settings)):
         raise MaintenanceRefusedError(f"nothing in {settings.data} is left to move to these servers: check --data")
-    source = replace(
-        settings,
-        database_url=None if moves_database else settings.database_url,
-        warehouse_url=None if moves_warehouse else settings.warehouse_url,
-    )
+    source = replace(settings, stream_url=None, database_url=None if moves_database else settings.database_url)
+    check_log(settings)
     with hold(settings.data), ExitStack() as opened:
         prepare_databases(source)  # both sides at the same revision
         catalog = opened.enter_context(closing(_catalog(source)))
+        facts = sql_catalog(catalog).installation
+        check_owner(source, facts)
+        if has_local_log(settings.data):
+            progress.begin("loading the local log", 1)
+            _drain_log(source if is_on_server(facts) else replace(source, warehouse_url=None))
+            progress.add(1)
         parts = []
         if moves_database:
             parts.append(opened.enter_context(_database_part(source, settings, catalog)))
+        moves_warehouse = _moves_warehouse(settings)
         if moves_warehouse and settings.warehouse_url is not None:
             identity = identity_of(sql_catalog(catalog)) or ""
             parts.append(opened.enter_context(_warehouse_part(settings.data, settings.warehouse_url, identity)))
@@ -86,15 +101,45 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
         def switch() -> None:
             for part in parts:
                 part.switch()
-            if moves_warehouse:
-                with closing(_catalog(settings)) as used:
-                    note_server(sql_catalog(used).installation)
+            with closing(_catalog(settings)) as used:
+                installation = sql_catalog(used).installation
+                if moves_warehouse:
+                    note_server(installation)
+                settle_owner(settings, installation)
+            if _moves_log(settings):  # Last: without its files, the ledger would report them lost.
+                log_path(settings.data).rename(moved_path(log_path(settings.data)))
 
         return move(
             [store for part in parts for store in part.stores],
             lambda: [each for part in parts for each in _comparisons(part, every_project)],
             switch,
             progress,
+        )
+
+
+def _moves_warehouse(settings: Settings) -> bool:
+    return settings.warehouse_url is not None and holds_rows(warehouse_path(settings.data))
+
+
+def _moves_log(settings: Settings) -> bool:
+    return settings.stream_url is not None and has_local_log(settings.data)
+
+
+def _drain_log(settings: Settings) -> None:
+    """Load every record of the local log; refuse to move otherwise: the service would never read it again."""
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
+    try:
+        with closing(loading):
+            loading.load_pending()
+        with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
+            is_empty = oldest_waiting_at(ledger, stream_readers(settings, log)) is None
+        reason = "" if is_empty else "some records are still waiting"
+    except (StoreUnavailableError, WarehouseUnavailableError, OSError) as error:
+        reason = str(error)
+    if reason:
+        raise MaintenanceRefusedError(
+            f"the local log could not be loaded completely ({reason}): start the service with the settings it had "
+            "before, wait until 'mauve doctor' shows that nothing waits to be loaded, stop it, and run this again"
         )
 
 

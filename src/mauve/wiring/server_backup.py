@@ -46,7 +46,7 @@ from mauve.wiring.databases import (
 from mauve.wiring.history import open_server_imports
 from mauve.wiring.log import forget_streams, known_streams, open_log_reader, stream_readers
 from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
-from mauve.wiring.machine import check_files
+from mauve.wiring.machine import check_owner
 
 _CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that took the events
 _CLOSING_S_MAX: Final = 2.0  # until servers have noticed that a process has ended
@@ -155,7 +155,7 @@ def _check_servers(settings: Settings, identity: str) -> None:
 
     with closing(open_catalog_database(settings)) as database:
         installation = sql_catalog(database).installation
-        check_files(settings, installation)
+        check_owner(settings, installation)
         prepare_warehouse(settings, identity, installation)
     if settings.stream_url is not None:
         check_servers(settings.stream_url, settings.stream_monitor_urls, all_of_them=True)

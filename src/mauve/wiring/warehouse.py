@@ -12,10 +12,7 @@ from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.lease import TTL_S, LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
-from mauve.load.turns import TurnRequests
-from mauve.stores.catalog import Installation
 from mauve.stores.catalog.catalog import sql_catalog
-from mauve.stores.ledger import LoadLedger
 from mauve.stores.ledger.closed_days import SqlClosedDays
 from mauve.stores.ledger.load_lease import SqlLeaseStore
 from mauve.stores.ledger.loading import SqlLoadLedger
@@ -34,7 +31,7 @@ from mauve.wiring.databases import (
     open_ledger_database,
     open_ledger_writer,
 )
-from mauve.wiring.log import LOOK_S_MAX, holds_former_records, open_log_reader, stream_readers
+from mauve.wiring.log import LOOK_S_MAX, open_log_reader, stream_readers
 from mauve.wiring.machine import machine_of
 from mauve.wiring.paths import warehouse_path
 
@@ -97,14 +94,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
             note_first_event=catalog.apps.note_first_event,
             streams=lambda: stream_readers(settings, source),
             close=opened.pop_all().close,
-            turns=_turns(settings, catalog.installation, ledger),
         )
-
-
-def _turns(settings: Settings, facts: Installation, ledger: LoadLedger) -> TurnRequests | None:
-    if settings.database_url is None:
-        return None
-    return TurnRequests(facts, machine_of(settings), lambda: holds_former_records(settings, ledger.positions()))
 
 
 def _lease(settings: Settings, ledger: Database) -> LoaderLease:
