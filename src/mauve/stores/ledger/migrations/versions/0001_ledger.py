@@ -88,7 +88,6 @@ def upgrade() -> None:
         sa.Column("number", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("only"),
     )
-    op.bulk_insert(head, [{"only": 1, "number": 0}])
     op.create_table(
         "first_seen",
         sa.Column("project", sa.Text(), nullable=False),
@@ -144,7 +143,6 @@ def upgrade() -> None:
         sa.Column("intent", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("only"),
     )
-    op.bulk_insert(lease, [{"only": 1, "holder": None, "epoch": 0, "expires_at": 0, "intent": None}])
     op.create_table(
         "load_positions",
         sa.Column("stream", sa.Integer(), autoincrement=False, nullable=False),
