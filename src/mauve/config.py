@@ -271,7 +271,7 @@ def _backup(environment: Mapping[str, str], master_key: Secret | None, *, is_on_
     url = environment.get("MAUVE_BACKUP_URL") or None
     every_s = _interval(environment, "MAUVE_BACKUP_EVERY")
     if url is not None and is_on_servers:
-        raise SettingError("MAUVE_BACKUP_URL is for engines in files: on servers, run 'mauve backup FOLDER' regularly")
+        raise SettingError("MAUVE_BACKUP_URL is for engines in files: for servers, see 'mauve backup --plan'")
     if every_s is not None and url is None:
         raise SettingError("MAUVE_BACKUP_EVERY needs MAUVE_BACKUP_URL, too: s3://BUCKET/PREFIX, or a directory")
     encrypts = bool(_integer(environment, "MAUVE_BACKUP_ENCRYPT", 0, 0, 1))

@@ -5,7 +5,6 @@ Proves: lost-stream.
 
 import json
 import secrets
-import subprocess
 
 import httpx2 as httpx
 import psycopg
@@ -114,7 +113,7 @@ def test_new_events_do_not_wait_for_lost_records_and_the_loss_is_reported(data, 
 def test_a_restored_database_is_refused_until_it_is_in_line(data, postgres, tmp_path):
     url = SERVERS[data]["MAUVE_DATABASE_URL"]
     dump = tmp_path / "dump"
-    subprocess.run([f"{postgres.programs}/pg_dump", "--format=custom", f"--file={dump}", url], check=True)
+    postgres.dump(url, dump)
     SERVERS[data]["MAUVE_DATABASE_URL"] = postgres.create(f"new_{secrets.token_hex(8)}")
     postgres.restore(SERVERS[data]["MAUVE_DATABASE_URL"], dump)
     for arguments in (["serve", "--role", "loader"], ["serve"], ["org", "list"]):

@@ -223,7 +223,7 @@ class TestRefusals:
 
     def test_servers_are_backed_up_another_way(self, refused):
         url = {"MAUVE_DATABASE_URL": "postgresql://u:canary@127.0.0.1:1/d", "MAUVE_MASTER_KEY": KEY}
-        assert "mauve backup FOLDER" in refused("backup", MAUVE_BACKUP_URL=address("x"), **url)
+        assert "mauve backup --plan" in refused("backup", MAUVE_BACKUP_URL=address("x"), **url)
 
 
 def store_at(port, prefix):

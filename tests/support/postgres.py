@@ -124,15 +124,17 @@ class Postgres:
         assert self._process is not None
         return self._process.pid
 
-    @property
-    def programs(self) -> Path:
-        """The folder of PostgreSQL's client programs, of the same version."""
-        return self._programs
+    def dump(self, url: str, file: Path) -> None:
+        """Dump a database as `mauve backup --plan` advises."""
+        self._run("pg_dump", "--format=custom", f"--file={file}", self.address(url.rpartition("/")[2]))
 
     def restore(self, url: str, dump: Path) -> None:
         """Restore a dump of pg_dump into an empty database."""
-        arguments = ["--no-owner", "--exit-on-error", f"--dbname={self.address(url.rpartition('/')[2])}", str(dump)]
-        done = subprocess.run([self._programs / "pg_restore", *arguments], capture_output=True, check=False)
+        address = self.address(url.rpartition("/")[2])
+        self._run("pg_restore", "--no-owner", "--exit-on-error", f"--dbname={address}", str(dump))
+
+    def _run(self, program: str, *arguments: str) -> None:
+        done = subprocess.run([self._programs / program, *arguments], capture_output=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr.decode())
 

@@ -13,6 +13,7 @@ import msgspec
 from mauve.cli.options import UsageError, data_options, settings_for
 from mauve.cli.output import print_result, shown_progress, table, utc_time
 from mauve.config import KEY_ELSEWHERE, Settings
+from mauve.core.window import today_at
 from mauve.maintenance.disk_space import format_bytes
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def backup() -> None:
     metavar="N",
     help="In a bucket: once this one is whole, remove all but the newest N. Without TARGET: MAUVE_BACKUP_KEEP.",
 )
-@click.option("--plan", is_flag=True, help="On servers: print every command instead, for this installation.")
+@click.option("--plan", is_flag=True, help="On servers: print the commands that back up this installation.")
 @click.option(
     "--warehouse-to",
     default=_DESTINATION,
@@ -87,8 +88,8 @@ def make_backup(
 
     It contains everything acknowledged when the command began, and the master key if it is in the data directory.
 
-    If every engine is on a server, TARGET becomes a folder with PostgreSQL's dump (by pg_dump) and the steps to restore
-    it, and ClickHouse writes the events to DESTINATION.
+    If every engine is on a server, --plan prints the commands that back them up and restore them: pg_dump into the
+    folder TARGET, and BACKUP, by which ClickHouse writes the events to DESTINATION.
     """
     from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
@@ -97,9 +98,11 @@ def make_backup(
         raise UsageError(f"there is no data in {settings.data.absolute()}: check --data")
     servers = [url is not None for url in (settings.database_url, settings.warehouse_url, settings.stream_url)]
     if all(servers):
-        if target is None or target.startswith("s3:") or encrypt or keep:
-            raise UsageError("every engine is on a server: run 'mauve backup FOLDER', then copy the folder elsewhere")
-        _back_up_servers(settings, Path(target), warehouse_to, plan=plan, as_json=as_json)
+        if not plan:
+            raise UsageError(
+                "every engine is on a server, and each backs itself up: 'mauve backup --plan' prints the commands"
+            )
+        _print_plan(settings, target, warehouse_to, as_json=as_json)
     elif any(servers):
         raise UsageError(_advice_for_mixed_engines(settings))
     elif plan:
@@ -191,27 +194,16 @@ def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None
     print_result(found, as_json=as_json, text=text)
 
 
-def _back_up_servers(settings: Settings, folder: Path, warehouse_to: str, *, plan: bool, as_json: bool) -> None:
-    from mauve.maintenance.server_backup import backup_steps, check_folder, write_server_backup  # noqa: PLC0415
-    from mauve.wiring.server_backup import server_backup_steps, server_places  # noqa: PLC0415 - slow to import
+def _print_plan(settings: Settings, target: str | None, warehouse_to: str, *, as_json: bool) -> None:
+    from mauve.core.clock import SystemClock  # noqa: PLC0415
+    from mauve.maintenance.server_backup import backup_plan  # noqa: PLC0415
+    from mauve.wiring.server_backup import server_places  # noqa: PLC0415 - slow to import
 
     if "{}" not in warehouse_to:
         raise UsageError("--warehouse-to must contain {}, which becomes the name of this backup")
-    folder = folder.absolute()
-    destination = warehouse_to.replace("{}", folder.name)
-    places = server_places(settings)
-    if plan:
-        steps = backup_steps(places, folder, destination)
-        print_result({"steps": steps.splitlines()}, as_json=as_json, text=steps)
-        return
-    check_folder(folder)
-    with shown_progress(as_json=as_json) as progress:
-        made = write_server_backup(server_backup_steps(settings), places, folder, destination, progress)
-    text = (
-        f"{made.folder}: PostgreSQL, {format_bytes(made.bytes)}; events in {made.warehouse} of ClickHouse; "
-        f"how to restore both is in RESTORE.txt; {_key_notice(has_key=False)}"
-    )
-    print_result(made, as_json=as_json, text=text)
+    folder = Path(target or f"mauve-{today_at(SystemClock().now_ms())}").absolute()
+    plan = backup_plan(server_places(settings), folder, warehouse_to.replace("{}", folder.name))
+    print_result({"steps": plan.splitlines()}, as_json=as_json, text=plan)
 
 
 def _advice_for_mixed_engines(settings: Settings) -> str:
@@ -246,7 +238,7 @@ def _key_notice(*, has_key: bool) -> str:
 @click.option(
     "--without-lost",
     is_flag=True,
-    help="With --servers: go on without events that the log no longer holds and the backup does not call loaded.",
+    help="With --servers: continue without events that neither the log nor the backup holds.",
 )
 @click.option("--yes", is_flag=True, help="With --new-streams: also delete acknowledged events that cannot be loaded.")
 @data_options
@@ -265,8 +257,8 @@ def restore(
     SOURCE is a file, s3://BUCKET/PREFIX/NAME, or a bucket's prefix or a directory, of which the newest is restored; or
     the folder of such a copy. An encrypted backup needs the MAUVE_MASTER_KEY that the service had.
 
-    With engines on servers, follow RESTORE.txt of the backup, which ends with 'mauve restore --servers': it brings the
-    events and the published keys in line with the restored PostgreSQL. Run it while no service runs.
+    With engines on servers, follow 'mauve backup --plan', which ends with 'mauve restore --servers': it reconciles the
+    events with the restored PostgreSQL. Run it while no service runs.
     """
     settings = settings_for(data)
     if servers == (source is not None):
@@ -343,4 +335,4 @@ def _finish_servers(
         lost += f"{done.lost_messages} messages with events are lost and were given up; "
     if done.imports_undone:
         lost += f"{', '.join(done.imports_undone)} began after the dump and was undone: import the file again; "
-    print_result(done, as_json=as_json, text=f"{lost}keys are published again; {since}: start the service")
+    print_result(done, as_json=as_json, text=f"{lost}{since}: start the service")

@@ -29,7 +29,7 @@ from mauve.wiring.upgrade import upgrade
 _MASTER_KEY_ID: Final = "master_key_id"
 _IDENTITY: Final = "identity"
 RESTORED_COPY: Final = (
-    "the database at MAUVE_DATABASE_URL was restored or copied and is not in line with ClickHouse and NATS yet: "
+    "the database at MAUVE_DATABASE_URL was restored or copied and is not reconciled with ClickHouse and NATS yet: "
     "stop every service and run 'mauve restore --servers', which is safe to repeat"
 )
 
@@ -80,7 +80,7 @@ def _served_note(settings: Settings) -> bytes:
 
 
 def prepare_restored(settings: Settings) -> None:
-    """Do the same for a database that was restored from a dump and is not in line with the other servers yet."""
+    """Do the same for a database that was restored from a dump and is not reconciled with the other servers yet."""
     _prepare(settings, needs_every_server=True, may_be_copy=True)
 
 
@@ -111,14 +111,14 @@ def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool 
 
 
 def _refuse_restored_copy(settings: Settings, catalog: Database) -> None:
-    """Refuse a restored database until it is in line with the events and keys on the other servers."""
+    """Refuse a restored database until it is reconciled with the other servers."""
     if is_shared(settings) and is_restored_copy(catalog):
         raise ForeignDataError(RESTORED_COPY)
     mark_original(catalog, is_renewed=False)
 
 
 def is_copy(settings: Settings) -> bool:
-    """Return whether the database was restored from a dump and is not in line yet."""
+    """Return whether the database was restored from a dump and is not reconciled yet."""
     with closing(open_catalog_database(settings)) as database:
         return is_restored_copy(database)
 

@@ -1,4 +1,4 @@
-"""Wires backup and restore of an installation whose engines are all on servers."""
+"""Wires the plan of a backup, and what follows a restore, if all engines are on servers."""
 
 import time
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from mauve.core.times import DAY_MS
 from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.maintenance.server_backup import ServerBackupSteps, ServerPlaces
+from mauve.maintenance.server_backup import ServerPlaces
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.imports import source_of
 from mauve.stores.ledger.load_lease import SqlLeaseStore
@@ -30,9 +30,8 @@ from mauve.stores.ledger.recovery import (
     unknown_imports,
 )
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.dump import dump_database
 from mauve.stores.sql.restored_mark import mark_original
-from mauve.stores.warehouse.server.backup import copy_database, last_received_at, last_stored_numbers, recount_ids
+from mauve.stores.warehouse.server.backup import last_received_at, last_stored_numbers, recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress, address_from
 from mauve.wiring.bootstrap import prepare_databases, prepare_restored
 from mauve.wiring.clickhouse import prepare_warehouse
@@ -74,14 +73,6 @@ class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
     imports_undone: tuple[str, ...] = ()  # that the restored ledger does not know
 
 
-def server_backup_steps(settings: Settings) -> ServerBackupSteps:
-    url, address = _addresses(settings)
-    return ServerBackupSteps(
-        dump=lambda file: dump_database(url, file),
-        copy_warehouse=lambda destination, check: copy_database(address, destination, check),
-    )
-
-
 def server_places(settings: Settings) -> ServerPlaces:
     """Return what the commands name, without passwords."""
     from mauve.stores.log.nats.streams import STREAMS, stream_name  # noqa: PLC0415 - an extra
@@ -101,11 +92,11 @@ def server_places(settings: Settings) -> ServerPlaces:
 def reconcile(
     settings: Settings, *, new_streams: bool, gives_up_waiting: bool = False, without_lost: bool = False
 ) -> Reconciled:
-    """Bring the warehouse, the numbers of the ledger and the published keys in line after a restore.
+    """Reconcile the warehouse and the numbers of the ledger after a restore.
 
     With `new_streams`, replace each stream on NATS that is missing or older than the rest; the others stay. Repeating
-    it is harmless. Refuse while machines serve: the ids and keys that they rely on are replaced. Everything is checked
-    before the first deletion.
+    it is harmless. Refuse while machines serve: the ids that they rely on are replaced. Everything is checked before
+    the first deletion.
     """
     _, address = _addresses(settings)
     identity = prepare_databases(settings)

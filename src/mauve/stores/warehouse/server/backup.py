@@ -1,50 +1,14 @@
-"""Back up the warehouse on a server with its own statement, and bring a restored one in line with the ledger."""
+"""Reconcile a restored warehouse on a server with the ledger."""
 
-import time
-from collections.abc import Callable
 from contextlib import closing
 from typing import Final
 
 from mauve.core.times import DAY_MS
-from mauve.stores.warehouse import WarehouseUnavailableError, first_seq, last_numbers
+from mauve.stores.warehouse import first_seq, last_numbers
 from mauve.stores.warehouse.schema import IS_IMPORTED
 from mauve.stores.warehouse.server.server import NOT_RECOGNIZED, ServerAddress, open_for_maintenance
 
-POLL_EVERY_S: Final = 1.0
-_BACKUP_S_MAX: Final = 24 * 3600.0
-_REASON_CHARACTERS_MAX: Final = 150
-_CREATED: Final = "BACKUP_CREATED"
-_CREATING: Final = "CREATING_BACKUP"
-_STATUS: Final = "SELECT status, error FROM system.backups WHERE id = {id:String}"
 _ID_HASH: Final = "sipHash128(project, '/', id)"
-
-
-def copy_database(
-    address: ServerAddress,
-    destination: str,
-    check: Callable[[], None] = lambda: None,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
-    """Run BACKUP, and wait until it is complete. ClickHouse lists the parts first and copies them then.
-
-    Call `check` while waiting, which raises if the copy has become useless.
-    """
-    with closing(open_for_maintenance(address)) as connection:
-        ((backup_id, status),) = connection.read(
-            f"BACKUP DATABASE `{address.database}`{address.layout.on_cluster} TO {destination} ASYNC", {}
-        )
-        gives_up_at = time.monotonic() + _BACKUP_S_MAX
-        while status == _CREATING and time.monotonic() < gives_up_at:
-            sleep(POLL_EVERY_S)
-            check()
-            ((status, _),) = connection.read(_STATUS, {"id": backup_id})
-        if status != _CREATED:
-            ((_, error),) = connection.read(_STATUS, {"id": backup_id})
-            reason = str(error)[:_REASON_CHARACTERS_MAX] or "it gave no reason"
-            raise WarehouseUnavailableError(
-                f"ClickHouse's BACKUP ended as {status}: {reason}; "
-                "choose a destination that it allows (backups.allowed_disk) and can write to with --warehouse-to"
-            )
 
 
 def last_stored_numbers(address: ServerAddress) -> dict[int, int]:
