@@ -35,7 +35,7 @@ from mauve.stores.sql import database
 from mauve.stores.sql.restored_mark import mark_original
 from mauve.stores.warehouse import WarehouseReader
 from mauve.stores.warehouse.chdb.connection import ChdbConnection
-from mauve.stores.warehouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, TABLES
+from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from mauve.web.drain import Drain
 from mauve.wiring.bootstrap import prepare
@@ -185,7 +185,7 @@ class SharedConnection(ChdbConnection):
             self._done.clear()
 
 
-_MIGRATION = frozenset((*TABLES, *EMBEDDED_SETTINGS, *DROP_RETIRED))
+_MIGRATION = frozenset(TABLES)
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ SETTINGS: Final = (
     Setting("MAUVE_MAIL_FROM", "the user of MAUVE_SMTP_URL", "the sender's address of those e-mails"),
     Setting("MAUVE_ALERTS", "1", "0 judges no rules and sends nothing, as for a restored copy beside the original"),
     Setting("MAUVE_ALERTS_ALLOW_PRIVATE", "0", "1 lets alerts' webhooks reach private addresses, and plain http"),
-    Setting("MAUVE_UPGRADE_COPIES", "2", "how many copies of the data from before upgrades are kept; 0 makes none"),
+    Setting("MAUVE_UPGRADE_BACKUPS", "2", "how many backups from before upgrades are kept; 0 makes none"),
     Setting("MAUVE_DRAIN_SECONDS", "5 on servers, else 0", "seconds from /readyz turning 503 to the stop, up to 120"),
     Setting("MAUVE_HANG_SECONDS", "30", "seconds until a hung process is restarted; 0 is never"),
     Setting("MAUVE_LOAD_HANG_SECONDS", "600", "seconds until a process whose load step hangs is restarted; 0 is never"),
@@ -148,7 +148,7 @@ class Settings:
     mail_from: str | None
     alerts: bool  # False: this machine judges no rules and sends nothing
     alerts_allow_private: bool
-    upgrade_copies: int  # 0: none is made
+    upgrade_backups: int  # 0: none is made
     drain_s: float
     hang_s: int  # 0: never
     load_hang_s: int  # 0: never
@@ -199,7 +199,7 @@ def settings_from(environment: Mapping[str, str] = os.environ) -> Settings:
         mail_from=environment.get("MAUVE_MAIL_FROM") or None,
         alerts=bool(_integer(environment, "MAUVE_ALERTS", 1, 0, 1)),
         alerts_allow_private=bool(_integer(environment, "MAUVE_ALERTS_ALLOW_PRIVATE", 0, 0, 1)),
-        upgrade_copies=_integer(environment, "MAUVE_UPGRADE_COPIES", 2, 0, 100),
+        upgrade_backups=_integer(environment, "MAUVE_UPGRADE_BACKUPS", 2, 0, 100),
         # Only machines that share every engine have another one to which clients can move.
         drain_s=_seconds(environment, "MAUVE_DRAIN_SECONDS", 5.0 if all(servers.values()) else 0.0, 0.0, DRAIN_S_MAX),
         hang_s=_hang_s(environment, "MAUVE_HANG_SECONDS", 30, 3600),

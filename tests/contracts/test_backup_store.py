@@ -87,12 +87,9 @@ def test_a_missing_one_is_not_found(store):
 
 
 def test_only_old_drafts_in_a_directory_are_swept(tmp_path):
-    """Earlier releases had copies of the databases in such a folder."""
     store = FolderBackupStore(tmp_path)
-    for name in (f".{FIRST}.draft", ".others.draft", f"{FIRST}.draft"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "catalog.db").touch()
-    (tmp_path / f".{FIRST}.part").touch()
+    for name in (f".{FIRST}.part", ".others.part", f"{FIRST}.part"):
+        (tmp_path / name).touch()
     assert store.sweep(0) == 0
-    assert store.sweep(FOREVER_MS) == 2
-    assert {path.name for path in tmp_path.iterdir()} == {".others.draft", f"{FIRST}.draft"}
+    assert store.sweep(FOREVER_MS) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {".others.part", f"{FIRST}.part"}

@@ -233,12 +233,7 @@ def test_a_failing_engine_raises(connection):
 
 
 @pytest.mark.parametrize("table", ["events", "actives", "seen"])
-def test_tables_of_an_earlier_release_are_made_durable_and_delete_merged_parts_soon(embedded_connection, table):
-    ChdbWarehouse(embedded_connection)
-    embedded_connection.run(
-        f"ALTER TABLE mauve.{table} MODIFY SETTING min_rows_to_fsync_after_merge = 0, fsync_after_insert = 0"
-    )
-    embedded_connection.run(f"ALTER TABLE mauve.{table} RESET SETTING max_cleanup_delay_period, cleanup_delay_period")
+def test_tables_are_durable_and_delete_merged_parts_soon(embedded_connection, table):
     ChdbWarehouse(embedded_connection)
     ((made_with,),) = embedded_connection.read(
         f"SELECT engine_full FROM system.tables WHERE database = 'mauve' AND name = '{table}'", {}
@@ -246,13 +241,6 @@ def test_tables_of_an_earlier_release_are_made_durable_and_delete_merged_parts_s
     durable = ("fsync_after_insert", "fsync_part_directory", "min_rows_to_fsync_after_merge")
     for setting in (*durable, "cleanup_delay_period"):
         assert f"{setting} = 1" in made_with
-
-
-def test_tables_that_an_earlier_release_needed_are_dropped(embedded_connection):
-    embedded_connection.run("CREATE TABLE IF NOT EXISTS mauve.erasing (project String, user String) ENGINE = Memory")
-    ChdbWarehouse(embedded_connection)
-    names = embedded_connection.read("SELECT name FROM system.tables WHERE database = 'mauve' ORDER BY name", {})
-    assert names == [["actives"], ["events"], ["seen"]]
 
 
 def test_more_rows_than_any_range_holds_are_not_taken_for_an_unfinished_one(warehouse, project, stream, monkeypatch):

@@ -281,7 +281,7 @@ class TestPreparing:
             check_server(address_from(Secret(f"{url_of(address)}?cluster=nowhere")))
 
     def test_tables_that_are_not_replicated_are_refused_for_a_cluster(self, address):
-        with pytest.raises(UnsupportedServerError, match=r"created otherwise: leave out \?cluster"):
+        with pytest.raises(UnsupportedServerError, match=r"have a different schema: leave out \?cluster"):
             migrate(address_from(Secret(f"{url_of(address)}?cluster=nowhere")), "an installation")
 
     @pytest.mark.parametrize("query", ["?secure=1", "?cluster=a`b", "?cluster="])

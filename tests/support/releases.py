@@ -1,8 +1,8 @@
 """What each release knows of the formats on the servers. Machines of two releases in a row work side by side.
 
-A change of a format therefore takes two releases. The first *expands*: it adds what is new and goes on with what is
-old. The next one *contracts*: it drops what the release before no longer uses. `tests/tidy/test_migrations.py` refuses
-a migration that breaks the last release of this table. Making a release adds a line.
+A change of a format therefore takes two releases. The first *expands*: it adds what is new and keeps what is old. The
+next one *contracts*: it drops what the release before no longer uses. `tests/tidy/test_migrations.py` refuses a
+migration that breaks the last release of this table. Making a release adds a line.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Data directories written by earlier releases: make one, pack it, unpack it, and ask for every metric.
+"""Data directories kept from each release: make one, pack it, unpack it, and ask for every metric.
 
 An archive holds a directory as a release left it when it was killed, and keys for it that open nothing else. The notes
 beside it, as JSON, say which tables it has and what that release answered.
@@ -10,7 +10,6 @@ import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Iterator
@@ -25,7 +24,17 @@ import zstandard
 from mauve.metrics.registry import METRICS
 from mauve.stores.sql.migrate import CATALOG, LEDGER
 from support.billing import SECRET_A, SECRET_B, provider_of, sample_bytes, signed_a, signed_b
-from support.service import EVERY_SCOPE, PATIENCE_S, bearer, child_pids, clean_environment, eventually, post_events
+from support.service import (
+    EVERY_SCOPE,
+    MAUVE,
+    PATIENCE_S,
+    bearer,
+    child_pids,
+    clean_environment,
+    eventually,
+    mauve_json,
+    post_events,
+)
 
 DATA = Path(__file__).parents[1] / "upgrades" / "data"
 BACKLOG = 5  # events that were acknowledged and not loaded
@@ -42,58 +51,28 @@ _DELIVERIES = (
 )
 
 
-class Program(NamedTuple):
-    """How to run some release."""
-
-    source: Path | None = None  # a folder with its packages; None: the installed one
-
-    def start(self, data: Path, *arguments: str, **settings: str) -> subprocess.Popen:
-        code = "from mauve.cli.main import main; main()"
-        environment = clean_environment(data, **settings)
-        if self.source is not None:
-            environment["PYTHONPATH"] = str(self.source)
-        with (data.parent / f"{data.name}.log").open("ab") as log:
-            return subprocess.Popen(
-                [sys.executable, "-P", "-c", code, *arguments, "--data", str(data), "--json"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-                text=True,
-            )
-
-    def run(self, data: Path, *arguments: str):
-        process = self.start(data, *arguments)
-        text, _ = process.communicate(timeout=PATIENCE_S)
-        assert process.returncode == 0, (data.parent / f"{data.name}.log").read_text()
-        return json.loads(text)
-
-    @contextmanager
-    def serving(self, data: Path, **settings: str) -> Iterator[tuple[dict[str, str], subprocess.Popen]]:
-        """Run the service; yield its addresses. Nothing in the directory is open afterwards."""
-        options = ("--port", "0", "--ingest-port", "0", "--workers", "1")
-        process = self.start(data, "serve", *options, **settings)
-        try:
-            line = process.stdout.readline()
-            assert line, (data.parent / f"{data.name}.log").read_text()
-            yield json.loads(line), process
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-            process.wait(timeout=PATIENCE_S)
-            process.stdout.close()
-
-
-def git(*arguments: str) -> bytes:
-    return subprocess.run(["git", "-C", str(DATA.parent), *arguments], check=True, stdout=subprocess.PIPE).stdout
-
-
-def source_of(commit: str, folder: Path) -> Path:
-    """Extract the code of a commit; return the folder of its packages."""
-    top = git("rev-parse", "--show-toplevel").decode().strip()
-    with tarfile.open(fileobj=io.BytesIO(git("-C", top, "archive", commit, "src"))) as tar:
-        tar.extractall(folder, filter="data")
-    return folder / "src"
+@contextmanager
+def serving(data: Path, **settings: str) -> Iterator[tuple[dict[str, str], subprocess.Popen]]:
+    """Run the service; yield its addresses and its process. Nothing in the directory is open afterwards."""
+    options = ("--port", "0", "--ingest-port", "0", "--workers", "1", "--data", str(data), "--json")
+    with (data.parent / f"{data.name}.log").open("ab") as log:
+        process = subprocess.Popen(
+            [MAUVE, "serve", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=clean_environment(data, **settings),
+            text=True,
+        )
+    try:
+        line = process.stdout.readline()
+        assert line, (data.parent / f"{data.name}.log").read_text()
+        yield json.loads(line), process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(timeout=PATIENCE_S)
+        process.stdout.close()
 
 
 def kill_service(process: subprocess.Popen) -> None:
@@ -111,15 +90,15 @@ class Notes(NamedTuple):
     answers: dict[str, list]  # the rows of every metric, of both apps
 
 
-def make(program: Program, data: Path) -> Notes:
-    """Let a release fill a data directory, and return the notes about it."""
-    demo = program.run(data, "demo", "--days", str(_DEMO_DAYS))  # has days that are closed
-    demo_token = program.run(data, "token", "mint", "--org", demo["org_id"], "--scopes", "metrics:read")["token"]
-    org_id = program.run(data, "org", "create", "Acme")["org_id"]
-    token = program.run(data, "token", "mint", "--org", org_id, "--scopes", EVERY_SCOPE)["token"]
+def make(data: Path) -> Notes:
+    """Fill a data directory, and return the notes about it."""
+    demo = mauve_json(data, "demo", "--days", str(_DEMO_DAYS))  # has days that are closed
+    demo_token = mauve_json(data, "token", "mint", "--org", demo["org_id"], "--scopes", "metrics:read")["token"]
+    org_id = mauve_json(data, "org", "create", "Acme")["org_id"]
+    token = mauve_json(data, "token", "mint", "--org", org_id, "--scopes", EVERY_SCOPE)["token"]
     today = datetime.now(tz=UTC).date()
     window = (today - timedelta(days=_DEMO_DAYS)).isoformat(), today.isoformat()
-    with program.serving(data, MAUVE_READ_CACHE_SECONDS="0") as (at, _):
+    with serving(data, MAUVE_READ_CACHE_SECONDS="0") as (at, _):
         app, waiting = (_new_app(at["url"], token, name) for name in ("App", "Backlog"))
         _send(at, app)
         _deliver(at["ingest_url"], app["public_id"])
@@ -128,7 +107,7 @@ def make(program: Program, data: Path) -> Notes:
         eventually(lambda: _has_every_event(ask_all(at["url"], app["sk_key"], window)))
         keys = {"app": app["sk_key"], "backlog": waiting["sk_key"], "demo": demo_token}
         answers = every_answer(at["url"], keys, demo["apps"][0]["public_id"], window)
-    with program.serving(data, MAUVE_INGEST_FLUSH_SECONDS="30") as (at, process):
+    with serving(data, MAUVE_INGEST_FLUSH_SECONDS="30") as (at, process):
         eventually(lambda: post_events(at["ingest_url"], waiting["sk_key"]) == 202)
         for _ in range(BACKLOG - 1):
             assert post_events(at["ingest_url"], waiting["sk_key"]) == 202
@@ -155,7 +134,7 @@ def ask_all(url: str, key: str, window: Window, project: str = "") -> dict[str, 
     return answers
 
 
-def pack(data: Path, name: str, notes: Notes, commit: str) -> Path:
+def pack(data: Path, name: str, notes: Notes) -> Path:
     """Store a directory and the notes about it for the tests."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
@@ -169,7 +148,7 @@ def pack(data: Path, name: str, notes: Notes, commit: str) -> Path:
     archive = DATA / f"{name}.tar.zst"
     archive.write_bytes(zstandard.ZstdCompressor(level=19).compress(packed.getvalue()))
     lines = [f"  {json.dumps(metric)}: {json.dumps(rows)}" for metric, rows in notes.answers.items()]
-    about = {"commit": commit} | {name: value for name, value in notes._asdict().items() if name != "answers"}
+    about = {name: value for name, value in notes._asdict().items() if name != "answers"}
     heads = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in about.items()]
     text = "{\n" + ",\n".join([*heads, ' "answers": {\n' + ",\n".join(lines) + "\n }"]) + "\n}\n"
     (DATA / f"{name}.json").write_text(text)
@@ -186,11 +165,8 @@ def unpack(name: str, folder: Path) -> tuple[Path, dict[str, str]]:
     return data, json.loads((folder / _KEYS).read_text())
 
 
-def read_notes(name: str) -> tuple[Notes, str]:
-    """Return the notes about a directory, and the commit whose code wrote it."""
-    read = json.loads((DATA / f"{name}.json").read_text())
-    commit = read.pop("commit")
-    return Notes(**read), commit
+def read_notes(name: str) -> Notes:
+    return Notes(**json.loads((DATA / f"{name}.json").read_text()))
 
 
 def revisions_in(data: Path) -> dict[str, str]:

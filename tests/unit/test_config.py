@@ -64,7 +64,7 @@ def test_connections_per_address_are_unlimited_behind_a_proxy(environment, limit
         ("MAUVE_WORKERS", "0"),
         ("MAUVE_CATALOG_TIMEOUT_SECONDS", "0"),
         ("MAUVE_STREAM_KEEP_HOURS", "721"),
-        ("MAUVE_UPGRADE_COPIES", "101"),
+        ("MAUVE_UPGRADE_BACKUPS", "101"),
         ("MAUVE_READ_CACHE_SECONDS", "-1"),
         ("MAUVE_READ_CACHE_SECONDS", "86401"),
         ("MAUVE_READ_SECONDS", "0"),

@@ -3,7 +3,8 @@
 from types import SimpleNamespace
 
 from mauve.cli import output
-from mauve.cli.output import NoProgress, StageLines, StatusLine
+from mauve.cli.output import StageLines, StatusLine
+from mauve.maintenance.backup import NoProgress
 from support.clocks import Ticks
 
 

@@ -252,10 +252,10 @@ def restore(
     data: Path | None,
     as_json: bool,
 ) -> None:
-    """Restore a backup, or a copy made before an upgrade, into a new or empty data directory.
+    """Restore a backup into a new or empty data directory.
 
-    SOURCE is a file, s3://BUCKET/PREFIX/NAME, or a bucket's prefix or a directory, of which the newest is restored; or
-    the folder of such a copy. An encrypted backup needs the MAUVE_MASTER_KEY that the service had.
+    SOURCE is a file, s3://BUCKET/PREFIX/NAME, or a bucket's prefix or a directory, of which the newest is restored.
+    An encrypted backup needs the MAUVE_MASTER_KEY that the service had.
 
     With engines on servers, follow 'mauve backup --plan', which ends with 'mauve restore --servers': it reconciles the
     events with the restored PostgreSQL. Run it while no service runs.
@@ -273,28 +273,8 @@ def restore(
         _finish_servers(
             settings, new_streams=new_streams, gives_up_waiting=yes, without_lost=without_lost, as_json=as_json
         )
-    elif _is_copy(source):
-        _restore_copy(settings, Path(source), as_json=as_json)
     else:
         _restore_files(settings, source, as_json=as_json)
-
-
-def _is_copy(source: str) -> bool:
-    from mauve.maintenance.directory_copy import is_copy  # noqa: PLC0415 - slow to import
-
-    return is_copy(Path(source))
-
-
-def _restore_copy(settings: Settings, folder: Path, *, as_json: bool) -> None:
-    from mauve.maintenance.directory_copy import restore_copy  # noqa: PLC0415
-    from mauve.wiring.maintenance import check_restored  # noqa: PLC0415 - slow to import
-    from mauve.wiring.upgrade import copy_rules  # noqa: PLC0415
-
-    with shown_progress(as_json=as_json) as progress:
-        note = restore_copy(folder, settings.data, copy_rules(), check_restored, progress)
-    restored = {"data": str(settings.data), "created_at": note.created_at, "mauve": note.mauve}
-    text = f"{settings.data}: as of {utc_time(note.created_at)}, written by {note.mauve}; the copy stays"
-    print_result(restored, as_json=as_json, text=text)
 
 
 def _restore_files(settings: Settings, place: str, *, as_json: bool) -> None:

@@ -27,10 +27,11 @@ from mauve.core.app import App, Environment
 from mauve.core.organization import Standing
 
 if TYPE_CHECKING:
-    from mauve.cli.output import NoProgress, StageLines, StatusLine
+    from mauve.cli.output import StageLines, StatusLine
     from mauve.control.dependencies import ControlParts
     from mauve.imports.file_summary import FileSummary
     from mauve.imports.run import ImportParts, Source
+    from mauve.maintenance.backup import NoProgress
     from mauve.maintenance.retention import Forgotten
     from mauve.stores.imports import Import
 

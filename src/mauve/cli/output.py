@@ -5,12 +5,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
 from mauve.maintenance.disk_space import format_bytes
+
+if TYPE_CHECKING:
+    from mauve.maintenance.backup import NoProgress
 
 _REDRAW_EVERY_S: Final = 0.1
 
@@ -43,16 +46,6 @@ def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: s
 
 def utc_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-
-
-class NoProgress:
-    """Shows nothing."""
-
-    def begin(self, stage: str, total: int) -> None:
-        pass
-
-    def add(self, count: int) -> None:
-        pass
 
 
 class StageLines:
@@ -102,9 +95,11 @@ class StatusLine:
 @contextmanager
 def shown_progress(
     *, as_json: bool, format_total: Callable[[int], str] = format_bytes
-) -> Iterator[NoProgress | StageLines | StatusLine]:
+) -> "Iterator[NoProgress | StageLines | StatusLine]":
     """Show how far a command has come: a line on a terminal, a line per stage elsewhere, nothing with JSON."""
     if as_json:
+        from mauve.maintenance.backup import NoProgress  # noqa: PLC0415 - loads what most commands do not need
+
         yield NoProgress()
     elif not sys.stderr.isatty():
         yield StageLines(format_total)

@@ -6,10 +6,7 @@ from typing import Final, NamedTuple
 
 # format, lengths of project and organization, count, received_at in ms, arrived_at in us
 _HEADER: Final = struct.Struct("<BBBHQQ")
-_FORMAT: Final = 2
-# Earlier releases wrote no `arrived_at`; their records must still load.
-_OLD_HEADER: Final = struct.Struct("<BBBHQ")
-_OLD_FORMAT: Final = 1
+_FORMAT: Final = 1
 _FORMAT_BYTE: Final = bytes([_FORMAT])
 HEADER_BYTES_MAX: Final = _HEADER.size + 2 * 255 + 1  # plus the first byte of the items: enough to identify a batch
 
@@ -32,8 +29,7 @@ class Batch(NamedTuple):
 def marked(received_at: int, *, is_publishable: bool) -> int:
     """Return the time of receipt, made odd for a publishable key and even for a server key, within its day.
 
-    So the warehouse's table of counted ids tells which kind of key an id came from, and no format changes. Records of
-    release 0.1.0 are not marked.
+    So the warehouse's table of counted ids tells which kind of key an id came from.
     """
     return received_at | 1 if is_publishable else received_at & ~1
 
@@ -60,44 +56,37 @@ def _packed_names(project: str, org_id: str) -> tuple[int, int, bytes]:
 
 
 def arrival_of(record: bytes) -> int:
-    """Return when a batch arrived (us) without decoding the rest; 0 if that is unknown."""
+    """Return when a batch arrived (us) without decoding the rest; 0 if it is malformed."""
     if record[:1] == _FORMAT_BYTE and len(record) >= _HEADER.size:
         return int.from_bytes(record[_HEADER.size - 8 : _HEADER.size], "little")
-    try:
-        return unpacked(record).arrived_at
-    except MalformedBatchError:
-        return 0
+    return 0
 
 
 def received_at_of(record: bytes) -> int | None:
     """Return when a batch was received (ms) without decoding the rest; None if it is malformed."""
     try:
-        return _unpacked_header(record)[1][3]
+        return _unpacked_header(record)[3]
     except MalformedBatchError:
         return None
 
 
 def unpacked(record: bytes) -> Batch:
-    header_size, fields = _unpacked_header(record)
-    project_size, org_size, event_count, received_at, arrived_at = fields
-    project_end = header_size + project_size
+    project_size, org_size, event_count, received_at, arrived_at = _unpacked_header(record)
+    project_end = _HEADER.size + project_size
     org_end = project_end + org_size
     if len(record) <= org_end:
         raise MalformedBatchError("no items")
     try:
-        project, org_id = record[header_size:project_end].decode(), record[project_end:org_end].decode()
+        project, org_id = record[_HEADER.size : project_end].decode(), record[project_end:org_end].decode()
     except UnicodeDecodeError:
         raise MalformedBatchError("names are not UTF-8") from None
     return Batch(project, org_id, received_at, arrived_at, event_count, record[org_end:])
 
 
-def _unpacked_header(record: bytes) -> tuple[int, tuple[int, ...]]:
-    """Return the length of the header and its fields except the format."""
-    format_ = record[0] if record else None
-    if format_ not in {_FORMAT, _OLD_FORMAT}:
-        raise MalformedBatchError("empty" if format_ is None else f"format {format_} is unknown")
-    header = _HEADER if format_ == _FORMAT else _OLD_HEADER
-    if len(record) < header.size:
+def _unpacked_header(record: bytes) -> tuple[int, ...]:
+    """Return the fields of the header except the format."""
+    if record[:1] != _FORMAT_BYTE:
+        raise MalformedBatchError(f"format {record[0]} is unknown" if record else "empty")
+    if len(record) < _HEADER.size:
         raise MalformedBatchError("shorter than a header")
-    fields = header.unpack_from(record)[1:]
-    return header.size, fields if format_ == _FORMAT else (*fields, fields[-1] * 1000)
+    return _HEADER.unpack_from(record)[1:]

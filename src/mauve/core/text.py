@@ -31,7 +31,7 @@ def moment(moment_ms: int) -> str:
 
 
 def moment_at(moment_ms: int) -> datetime:
-    """Return a moment, or the nearest one that a calendar has: earlier releases stored others."""
+    """Return a moment, or the nearest one that a calendar has."""
     return _EPOCH + timedelta(milliseconds=min(max(moment_ms, _FIRST_MS), _LAST_MS))
 
 

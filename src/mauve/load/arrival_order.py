@@ -76,8 +76,8 @@ class ArrivalOrder:
         """Return the records up to the given numbers, and all records of any stream that arrived no later.
 
         Return at most one step's worth of the latter, because they were part of one step. This guesses the range of
-        rows that were stored without an intent: by an earlier release, or by a commit that stored some rows and refused
-        others, so that the range was halved.
+        rows that were stored without an intent: by a commit that stored some rows and refused others, so that the range
+        was halved.
         """
         unfinished = {
             stream: self._through(stream, [], positions.get(stream, 0), number_max=last)

@@ -22,7 +22,6 @@ from mauve.maintenance.backup_target import BackupTarget
 from mauve.maintenance.disk_space import check_free_space, files_in
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.backups import Writable
-from mauve.stores.formats import FORMATS
 from mauve.stores.maintenance import Frozen
 
 CATALOG: Final = "catalog.db"
@@ -43,6 +42,16 @@ class Progress(Protocol):
     def add(self, count: int) -> None:
         """Report that much more as done."""
         ...
+
+
+class NoProgress:
+    """Shows nothing."""
+
+    def begin(self, stage: str, total: int) -> None:
+        pass
+
+    def add(self, count: int) -> None:
+        pass
 
 
 class LoaderPause(Protocol):
@@ -77,7 +86,6 @@ class BackupSources:
     snapshot_catalog: Callable[[], Snapshot]
     copy_log: Callable[[Path], int]  # returns the number of records
     master_key: Path | None  # None: not in the data directory
-    formats: Path | None  # None: not noted yet
     copied_bytes: Callable[[], int]  # databases and log
     frozen_bytes: Callable[[], int]  # warehouse
 
@@ -159,8 +167,6 @@ def _copy(sources: BackupSources, drafts: Path, pause: LoaderPause, copied_bytes
             catalog.copy_to(drafts / CATALOG, progress.add)
     if sources.master_key is not None:
         shutil.copyfile(sources.master_key, drafts / MASTER_KEY)
-    if sources.formats is not None:
-        shutil.copyfile(sources.formats, drafts / FORMATS)
     return records
 
 

@@ -49,8 +49,8 @@ def backup_plan(places: ServerPlaces, folder: Path, destination: str) -> str:
             *(f"     {nats} stream restore {file}" for file in streams.values()),
             "  4. mauve restore --servers   (reconciles the warehouse with PostgreSQL)",
             "  5. mauve doctor; mauve serve",
-            f"NATS keeps loaded events for {places.keep_hours} hours, or until they take half of its room: 'mauve doctor'",
-            "shows how long. Those newer than the dump are loaded again, once; step 4 refuses if some are missing.",
+            f"NATS keeps loaded events for {places.keep_hours} hours, or until they take half of its room (see 'mauve",
+            "doctor'). Those newer than the dump are loaded again, once; step 4 refuses if some are missing.",
             "Payments and subscriptions newer than the dump are not in it: replay them from your billers.",
             "",
         ]

@@ -28,7 +28,7 @@ from mauve.stores.warehouse import EventRows
 from mauve.wiring.cluster import is_shared
 from mauve.wiring.export import open_event_export
 from mauve.wiring.history import open_import_warehouse
-from mauve.wiring.maintenance import drop_frozen, open_warehouse_maintenance
+from mauve.wiring.maintenance import drop_frozen, offline_pause
 from mauve.wiring.paths import imported_rows_path
 from mauve.wiring.warehouse import open_load_parts
 
@@ -42,15 +42,12 @@ T = TypeVar("T")
 def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
     """Pause the loader, in the core or because no service runs, and freeze the warehouse."""
     if holder_of(settings.data) is None:
-        with _exclusive(settings), closing(open_warehouse_maintenance(settings)) as warehouse:
-            try:
-                yield _Pause(warehouse.freeze())  # No loader runs, and nothing else can release the files.
-            finally:
-                warehouse.thaw()
+        with _exclusive(settings), offline_pause(settings) as pause:
+            yield pause
     else:
         with closing(CoreConnection(settings.data)) as core:
             folders, events = core.ask(tuple[dict[str, str], int], "freeze")
-            yield _Pause(Frozen({table: Path(folder) for table, folder in folders.items()}, events), core)
+            yield _CorePause(Frozen({table: Path(folder) for table, folder in folders.items()}, events), core)
 
 
 def erase_user(settings: Settings, project: str, user: str) -> Erased:
@@ -154,20 +151,18 @@ def _exclusive(settings: Settings) -> Iterator[None]:
         yield
 
 
-class _Pause:
-    """A frozen warehouse and, if a core runs, its paused loader, until we resume it or our connection closes."""
+class _CorePause:
+    """A frozen warehouse and the core's paused loader, until we resume it or our connection closes."""
 
-    def __init__(self, frozen: Frozen, core: "CoreConnection | None" = None) -> None:
+    def __init__(self, frozen: Frozen, core: "CoreConnection") -> None:
         self.frozen = frozen
         self._core = core
 
     def resume(self) -> None:
-        if self._core is not None:
-            self._core.ask(object, "resume")
+        self._core.ask(object, "resume")
 
     def release(self) -> None:
-        if self._core is not None:
-            self._core.ask(object, "release")
+        self._core.ask(object, "release")
 
 
 class _CoreExport:

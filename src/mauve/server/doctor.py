@@ -32,12 +32,11 @@ from mauve.wiring.bootstrap import (
     connections_used,
     is_copy,
     schema_revisions,
-    stored_identity,
 )
 from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, warehouse_place
 from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
 from mauve.wiring.control import control_parts
-from mauve.wiring.databases import open_load_ledger
+from mauve.wiring.databases import open_load_ledger, stored_identity
 from mauve.wiring.log import check_log, described_losses, losses, lost_streams, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import catalog_path, has_data, master_key_path

@@ -16,7 +16,7 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.stored_backups import StoredSource, newest_in
 from mauve.stores.backups import BackupStore
 from mauve.stores.backups.disk import FolderBackupStore
-from mauve.wiring.bootstrap import stored_identity
+from mauve.wiring.databases import stored_identity
 from mauve.wiring.paths import backup_drafts_path
 
 _STATE_FACT: Final = "backup_state"

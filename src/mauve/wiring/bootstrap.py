@@ -12,7 +12,6 @@ from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedSer
 from mauve.stores.catalog import Catalog
 from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
-from mauve.stores.formats import FORMATS
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, current_revision, newest_revision
 from mauve.stores.sql.restored_mark import is_restored_copy, mark_original
@@ -20,14 +19,18 @@ from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.stores.warehouse.server.schema import SCHEMA_VERSION
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import has_servers, is_shared
-from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_catalog_database, open_ledger_database
+from mauve.wiring.databases import (
+    IDENTITY,
+    MAINTENANCE_STATEMENT_S,
+    open_catalog_database,
+    open_ledger_database,
+)
 from mauve.wiring.log import prepare_log
 from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path, served_path
 from mauve.wiring.upgrade import upgrade
 
 _MASTER_KEY_ID: Final = "master_key_id"
-_IDENTITY: Final = "identity"
 RESTORED_COPY: Final = (
     "the database at MAUVE_DATABASE_URL was restored or copied and is not reconciled with ClickHouse and NATS yet: "
     "stop every service and run 'mauve restore --servers', which is safe to repeat"
@@ -134,7 +137,7 @@ def _prepare_databases(settings: Settings) -> tuple[str, bool]:
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
         _refuse_without_database(settings)
-        files = (catalog_path(settings.data), ledger_path(settings.data), settings.data / FORMATS)
+        files = (catalog_path(settings.data), ledger_path(settings.data))
         is_new = settings.database_url is None and not any(path.exists() for path in files)
         try:
             return _migrated(settings), is_new
@@ -166,7 +169,6 @@ def _remove_databases(settings: Settings) -> None:
         for suffix in ("", "-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)
     identity_path(settings.data).unlink(missing_ok=True)
-    (settings.data / FORMATS).unlink(missing_ok=True)
 
 
 def _refuse_without_database(settings: Settings) -> None:
@@ -219,18 +221,9 @@ def _refuse_to_leave_data_behind(settings: Settings, revision: str | None) -> No
         )
 
 
-def identity_of(catalog: Catalog) -> str | None:
-    return catalog.installation.get(_IDENTITY)
-
-
-def stored_identity(settings: Settings) -> str | None:
-    with closing(open_catalog_database(settings)) as database:
-        return identity_of(sql_catalog(database))
-
-
 def _check_identity(settings: Settings, catalog: Catalog) -> str:
     """Return the identity, given to a new installation here; refuse a data directory with the events of another one."""
-    identity = catalog.installation.create(_IDENTITY, secrets.token_hex(16))
+    identity = catalog.installation.create(IDENTITY, secrets.token_hex(16))
     path = identity_path(settings.data)
     if not path.exists():
         write_private_file(path, identity.encode() + b"\n")

@@ -8,6 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from mauve.config import Settings
+from mauve.stores.catalog.catalog import sql_catalog
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.ledger.deliveries import SqlDeliveryReader
@@ -19,6 +20,7 @@ from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, program_name
 from mauve.wiring.paths import catalog_path, ledger_path
 
 _LEDGER_BUSY_TIMEOUT_S: Final = 5.0
+IDENTITY: Final = "identity"  # the name of the fact
 MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole tables
 
 
@@ -61,6 +63,16 @@ def _open(
         connections_max=connections_max,
         program=program_name(chain),
     )
+
+
+def stored_identity(settings: Settings) -> str | None:
+    with closing(open_catalog_database(settings)) as database:
+        return identity_of(database)
+
+
+def identity_of(catalog: Database) -> str | None:
+    """Return the identity of the installation; None if it has none yet."""
+    return sql_catalog(catalog).installation.get(IDENTITY)
 
 
 @contextmanager

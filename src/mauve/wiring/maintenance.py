@@ -1,8 +1,8 @@
 """Wires maintenance: erasure and retention on every engine, backup and restore on the embedded ones."""
 
 import shutil
-from collections.abc import Callable
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +15,6 @@ from mauve.maintenance.disk_space import bytes_in
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
-from mauve.stores.formats import FORMATS
 from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
 from mauve.stores.log.files.copy import copy_unloaded
 from mauve.stores.maintenance import Frozen, LedgerMaintenance, WarehouseMaintenance
@@ -38,7 +37,6 @@ from mauve.wiring.paths import (
     master_key_path,
     warehouse_path,
 )
-from mauve.wiring.upgrade import FILE_FORMATS, check_formats
 
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _forgotten: Final = msgspec.json.Decoder(Forgotten)
@@ -69,6 +67,29 @@ def open_warehouse_maintenance(settings: Settings) -> WarehouseMaintenance:
 def _open_embedded_maintenance(data: Path) -> WarehouseMaintenance:
     path = warehouse_path(data)
     return ChdbMaintenance(ChdbConnection(path), path)
+
+
+class OfflinePause:
+    """A pause without a service: no loader runs, and nothing else can release the frozen files."""
+
+    def __init__(self, warehouse: WarehouseMaintenance) -> None:
+        self.frozen = warehouse.freeze()
+
+    def resume(self) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+@contextmanager
+def offline_pause(settings: Settings) -> Iterator[LoaderPause]:
+    """Freeze the warehouse while no service runs."""
+    with closing(open_warehouse_maintenance(settings)) as warehouse:
+        try:
+            yield OfflinePause(warehouse)
+        finally:
+            warehouse.thaw()
 
 
 def drop_frozen(settings: Settings) -> None:
@@ -123,7 +144,6 @@ def backup_sources(
         snapshot_ledger=lambda: SqliteSnapshot(ledger),
         snapshot_catalog=lambda: SqliteSnapshot(catalog),
         copy_log=copy_log,
-        formats=formats if (formats := data / FORMATS).exists() else None,
         master_key=key if settings.master_key is None and key.exists() else None,
         copied_bytes=lambda: bytes_in(ledger, catalog) + log_bytes(),
         frozen_bytes=lambda: bytes_in(warehouse_path(data)),
@@ -137,7 +157,6 @@ def restore_steps() -> RestoreSteps:
 
 def check_restored(data: Path) -> None:
     """Raise if a newer release wrote the files of a restored data directory."""
-    check_formats(data, FILE_FORMATS)
     for path, chain in ((catalog_path(data), CATALOG), (ledger_path(data), LEDGER)):
         with closing(Database(sqlite_url(path), busy_timeout_s=_BUSY_TIMEOUT_S)) as database:
             check_not_newer(database, chain)

@@ -43,10 +43,11 @@ from mauve.stores.warehouse.server.schema import check_server as check_clickhous
 from mauve.stores.warehouse.server.schema import migrate as migrate_clickhouse
 from mauve.stores.warehouse.server.server import address_from, open_for_maintenance, open_for_reading
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
-from mauve.wiring.bootstrap import check_server, identity_of, prepare_databases
+from mauve.wiring.bootstrap import check_server, prepare_databases
 from mauve.wiring.clickhouse import holds_rows, is_on_server, note_server
 from mauve.wiring.databases import (
     MAINTENANCE_STATEMENT_S,
+    identity_of,
     open_catalog_database,
     open_ledger_database,
     open_load_ledger,
@@ -94,7 +95,7 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
             parts.append(opened.enter_context(_database_part(source, settings, catalog)))
         moves_warehouse = _moves_warehouse(settings)
         if moves_warehouse and settings.warehouse_url is not None:
-            identity = identity_of(sql_catalog(catalog)) or ""
+            identity = identity_of(catalog) or ""
             parts.append(opened.enter_context(_warehouse_part(settings.data, settings.warehouse_url, identity)))
         every_project = _projects(catalog)
 
@@ -209,9 +210,9 @@ def _check_target(catalog: Database, new_catalog: Database, new_ledger: Database
     """Accept an empty database, or one that an interrupted move of the same installation has begun to fill."""
     if current_revision(new_catalog, CATALOG) is None:
         return
-    known = identity_of(sql_catalog(new_catalog))
+    known = identity_of(new_catalog)
     is_begun = has_progress(new_catalog) or has_progress(new_ledger)
-    if known is not None and not (is_begun and known == identity_of(sql_catalog(catalog))):
+    if known is not None and not (is_begun and known == identity_of(catalog)):
         raise ForeignDataError("the database at MAUVE_DATABASE_URL already holds an installation: name an empty one")
 
 
@@ -226,7 +227,7 @@ def _store(name: str, source: Database, target: Database, tables: Sequence[sa.Ta
 
 def _switch_databases(data: Path, old: tuple[Database, Database], new: tuple[Database, Database]) -> None:
     """Retire the files: until then, the service starts on them. The catalog's decides, so it is the first."""
-    identity = identity_of(sql_catalog(new[0])) or ""
+    identity = identity_of(new[0]) or ""
     write_private_file(identity_path(data), identity.encode() + b"\n")
     for path, database in zip((catalog_path(data), ledger_path(data)), old, strict=True):
         database.empty_journal(_JOURNAL_PATIENCE_S)
@@ -257,7 +258,7 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
         closing(ClickHouseWarehouseReader(lambda: ChdbConnection(path))) as before,
         closing(ClickHouseWarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
     ):
-        for statement in TABLES:  # An older release may have left fewer columns.
+        for statement in TABLES:  # It may never have been opened.
             source.run(statement)
 
         def switch() -> None:

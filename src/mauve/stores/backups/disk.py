@@ -1,7 +1,6 @@
 """Backups as files of a directory, each renamed to its name when it is complete."""
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +10,6 @@ from mauve.stores.backups import NAME_PREFIX, StoredBackup
 
 _PRIVATE_FILE: Final = 0o600
 _DRAFT: Final = ".part"
-_DRAFTS: Final = ".draft"  # folders that earlier releases left if they were killed
 
 
 class FolderBackupStore:
@@ -51,13 +49,10 @@ class FolderBackupStore:
         self._sync()
 
     def sweep(self, before_ms: int) -> int:
-        found = [path for suffix in (_DRAFT, _DRAFTS) for path in self._folder.glob(f".{NAME_PREFIX}*{suffix}")]
+        found = self._folder.glob(f".{NAME_PREFIX}*{_DRAFT}")
         drafts = [path for path in found if path.lstat().st_mtime * 1000 < before_ms]
         for draft in drafts:
-            if draft.name.endswith(_DRAFTS):
-                shutil.rmtree(draft)
-            else:
-                draft.unlink(missing_ok=True)
+            draft.unlink(missing_ok=True)
         return len(drafts)
 
     def _sync(self) -> None:

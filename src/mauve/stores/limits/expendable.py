@@ -16,7 +16,7 @@ _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 # SQLITE_ERROR means that a table or column is missing: the file is from another release, or not ours.
 _DAMAGED: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR})
 _PRIMARY_CODE: Final = 0xFF
-_SCHEMA_VERSION: Final = 2
+_SCHEMA_VERSION: Final = 1
 _WAL_BYTES_MAX: Final = 16 * 1024 * 1024
 
 log = structlog.get_logger()

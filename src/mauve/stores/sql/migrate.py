@@ -123,7 +123,7 @@ def _check_compatible(database: Database, connection: sa.Connection, chain: Chai
     if not database.is_server:
         raise NewerSchemaError(
             f"the {chain.name} is at revision {revision} and this release knows {newest}: "
-            "run the newer mauve that migrated it, or restore the copy or backup made before"
+            "run the newer mauve that migrated it, or restore a backup made before"
         )
     oldest = sa.select(sa.column(_COMPATIBLE_FROM, sa.Text)).select_from(sa.table(chain.version_table))
     is_stated = _has_compatible_from(connection, chain)

@@ -15,8 +15,6 @@ _ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
 _REMEMBERED_INSERTS: Final = 20_000
 _REMEMBERED_S: Final = 24 * 3600
 _SEEN_DAYS_MAX: Final = 90  # for which ids are kept even if nothing is loaded
-# An earlier release dropped them after nine days, even while events of those days waited to be loaded.
-_KEEP_IDS_LONGER: Final = f"ALTER TABLE seen MODIFY TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +26,11 @@ class Layout:
     settings: str = ""
 
 
-EMBEDDED: Final = Layout()
+# Merged parts leave thousands of small files. The engine would delete all of them together twice a minute, which keeps
+# a file system that reports freed blocks to the disk busy for seconds, and every load waits.
+EMBEDDED: Final = Layout(
+    settings=", cleanup_delay_period = 1, max_cleanup_delay_period = 2, cleanup_delay_period_random_add = 0"
+)
 SERVER: Final = Layout(settings=f", non_replicated_deduplication_window = {_REMEMBERED_INSERTS}")
 
 
@@ -45,15 +47,16 @@ def clustered(cluster: str) -> Layout:
     )
 
 
+# Texts take most of the space, and a third less with Zstandard.
 _COLUMNS: Final = """
     project LowCardinality(String),
     name LowCardinality(String),
     received_at Int64,
     occurred_at Int64,
-    claimed_at String,
-    user String,
-    id String,
-    props String,
+    claimed_at String{codec},
+    user String{codec},
+    id String{codec},
+    props String{codec},
     seq UInt64
 """
 
@@ -64,26 +67,21 @@ KEPT_TABLES: Final = ("events", "actives", "seen")
 """The tables that survive the process."""
 
 # The events of each name summed by day, stored inside every part of the table and written by the same insert, so it
-# cannot differ. Older parts without it are summed when they are read.
-ADD_EVENT_DAYS: Final = """
-    ALTER TABLE events ADD PROJECTION IF NOT EXISTS event_days
-        (SELECT project, name, day, sum(counted) GROUP BY project, name, day)
-"""
-
-# Texts take most of the space, and a third less with Zstandard. Older parts are recompressed when they are merged.
-_COMPRESS_TEXTS: Final = "ALTER TABLE events " + ", ".join(
-    f"MODIFY COLUMN {column} String CODEC(ZSTD(1))" for column in ("claimed_at", "user", "id", "props")
-)
+# cannot differ.
+_EVENT_DAYS: Final = "event_days (SELECT project, name, day, sum(counted) GROUP BY project, name, day)"
+ADD_EVENT_DAYS: Final = f"ALTER TABLE events ADD PROJECTION IF NOT EXISTS {_EVENT_DAYS}"
 
 
 def kept_tables(layout: Layout) -> tuple[str, ...]:
-    """Return the statements that create the tables, or bring those of an earlier release up to date."""
+    """Return the statements that create the tables."""
     cluster, durable = layout.on_cluster, f"{_DURABLE}{layout.settings}"
     return (
         f"""
         CREATE TABLE IF NOT EXISTS events{cluster} (
-            {_COLUMNS}, day Date, counted UInt8,
-            INDEX seq_range seq TYPE minmax GRANULARITY 1
+            {_COLUMNS.format(codec=" CODEC(ZSTD(1))")}, day Date, counted UInt8,
+            INDEX seq_range seq TYPE minmax GRANULARITY 1,
+            INDEX received_range received_at TYPE minmax GRANULARITY 1,
+            PROJECTION {_EVENT_DAYS}
         )
         ENGINE = {layout.replicated}MergeTree
         PARTITION BY toYYYYMM(day)
@@ -102,11 +100,6 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         ORDER BY (project, kind, day)
         SETTINGS index_granularity = 1, {durable}
         """,
-        # For a warehouse from before weeks were merged.
-        """
-        ALTER TABLE actives MODIFY COLUMN
-            kind Enum8('active' = 1, 'signup' = 2, 'active_week' = 3, 'signup_week' = 4)
-        """,
         # Which ids were counted, and when. The loader drops days that nothing can repeat any more, see `seen_ids`.
         f"""
         CREATE TABLE IF NOT EXISTS seen{cluster} (
@@ -120,29 +113,16 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         TTL received_day + INTERVAL {_SEEN_DAYS_MAX} DAY
         SETTINGS ttl_only_drop_parts = 1, {_ONE_FILE}, {durable}
         """,
-        _KEEP_IDS_LONGER,
-        ADD_EVENT_DAYS,
-        _COMPRESS_TEXTS,
-        # Finds the latest arrivals without reading whole days. Older parts get it when they are merged.
-        "ALTER TABLE events ADD INDEX IF NOT EXISTS received_range received_at TYPE minmax GRANULARITY 1",
     )
 
 
-EMBEDDED_FORMAT: Final = 2
-"""Raise it whenever the embedded tables change. They only gain: the release before works with a half-done change."""
 TABLES: Final = kept_tables(EMBEDDED)
 """The statements for the embedded engine."""
-
-# An earlier release had these in the database, not in the session.
-DROP_RETIRED: Final = tuple(
-    f"DROP TABLE IF EXISTS mauve.{table}"
-    for table in ("staged", "staged_repeats", "staged_stored", "staged_candidates", "erasing")
-)
 
 # The rows being loaded. In memory, and only of this session: two loaders never share them, and after a crash or a lost
 # session they are staged again.
 STAGING: Final = (
-    f"CREATE TEMPORARY TABLE IF NOT EXISTS staged ({_COLUMNS}) ENGINE = Memory",
+    f"CREATE TEMPORARY TABLE IF NOT EXISTS staged ({_COLUMNS.format(codec='')}) ENGINE = Memory",
     "CREATE TEMPORARY TABLE IF NOT EXISTS staged_repeats (seq UInt64) ENGINE = Memory",
     "CREATE TEMPORARY TABLE IF NOT EXISTS staged_stored (seq UInt64) ENGINE = Memory",
 )
@@ -150,12 +130,3 @@ STAGING: Final = (
 STAGED_CANDIDATES: Final = """
     CREATE TEMPORARY TABLE IF NOT EXISTS staged_candidates (id_hash FixedString(16), day UInt16) ENGINE = Memory
 """
-
-# Merged parts leave thousands of small files. The engine would delete all of them together twice a minute, which keeps
-# a file system that reports freed blocks to the disk busy for seconds, and every load waits.
-_DELETED_SOON: Final = "cleanup_delay_period = 1, max_cleanup_delay_period = 2, cleanup_delay_period_random_add = 0"
-
-# Tables created by an earlier release get them, too; takes hundredths of a second.
-EMBEDDED_SETTINGS: Final = tuple(
-    f"ALTER TABLE {table} MODIFY SETTING {_DURABLE}, {_DELETED_SOON}" for table in KEPT_TABLES
-)

@@ -15,7 +15,7 @@ from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Warehous
 from mauve.stores.warehouse.chdb.connection import Connection
 from mauve.stores.warehouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.warehouse.event_days import repair_event_days
-from mauve.stores.warehouse.schema import DROP_RETIRED, EMBEDDED_SETTINGS, STAGING, TABLES
+from mauve.stores.warehouse.schema import STAGING, TABLES
 from mauve.stores.warehouse.seen_ids import FILTER_BYTES_MAX, SeenIds
 from mauve.stores.warehouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
 
@@ -191,17 +191,12 @@ class ClickHouseWarehouse:
         self._connection.run(sql)
 
 
-def migrate_embedded(connection: Connection) -> None:
-    """Create the tables, or bring those of an earlier release up to date. Every statement can be run again."""
-    for statement in (*TABLES, *EMBEDDED_SETTINGS, *DROP_RETIRED):
-        connection.run(statement)
-
-
 class ChdbWarehouse(ClickHouseWarehouse):
-    """The embedded warehouse. Opening it brings the tables of an earlier release up to date."""
+    """The embedded warehouse. Opening it creates its tables."""
 
     def __init__(self, connection: Connection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
-        migrate_embedded(connection)
+        for statement in TABLES:
+            connection.run(statement)
         repair_event_days(connection)
         super().__init__(connection, filter_bytes_max=filter_bytes_max)
         self._seen.build()

@@ -11,8 +11,6 @@ from typing import Final
 
 from isal.isal_zlib import crc32  # same results as zlib, eight times as fast
 
-FORMAT: Final = 1
-"""Raise it whenever segments change so that the release before would misread them."""
 MARK_BYTES: Final = 8
 ALIGNMENT: Final = 8
 PAYLOAD_BYTES_MAX: Final = 2 * 2**20

@@ -6,7 +6,7 @@ A process must not fork after importing it.
 import re
 import threading
 from collections.abc import Iterator, Mapping
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -43,13 +43,6 @@ BAD_ROW_CODES: Final = frozenset(
 # A bound text is parsed like a field of a tab-separated line.
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
 _lines: Final = msgspec.json.Decoder()
-# A file of a part. Parts are replaced, never changed: the engine itself links their files when it freezes a table.
-_PART_FILE: Final = re.compile(r"store/[0-9a-f]{3}/[0-9a-f-]{36}/[^/]+_[0-9]+_[0-9]+_[0-9]+(_[0-9]+)?/.+")
-
-
-def is_part_file(place: PurePath) -> bool:
-    """Return whether the file at this place in an embedded warehouse is never changed."""
-    return _PART_FILE.fullmatch(place.as_posix()) is not None
 
 
 class Connection(Protocol):

@@ -13,7 +13,7 @@ from mauve.stores.warehouse.chdb.connection import Connection
 from mauve.stores.warehouse.schema import KEPT_TABLES, kept_tables
 from mauve.stores.warehouse.server.server import ServerAddress, open_for_loading, open_for_maintenance
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 1
 """Raise it whenever the tables change. Machines may migrate at the same time: every statement can be run again."""
 COMPATIBLE_FROM: Final = 1
 """The oldest version whose release works with the tables of this one."""
@@ -24,9 +24,6 @@ _CREATE_INSTALLATION: Final = """
 CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster}
 (schema_version UInt32, migrated_at DateTime, compatible_from UInt32 DEFAULT schema_version)
 ENGINE = {replicated}MergeTree ORDER BY schema_version COMMENT '{identity}'
-"""
-_ADD_COMPATIBLE_FROM: Final = """
-ALTER TABLE mauve_installation{on_cluster} ADD COLUMN IF NOT EXISTS compatible_from UInt32 DEFAULT schema_version
 """
 _COMPATIBLE_FROM: Final = "SELECT max(compatible_from) FROM mauve_installation"
 _INSTALLATION: Final = "mauve_installation"
@@ -68,7 +65,7 @@ def check_server(address: ServerAddress) -> None:
 
 
 def migrate(address: ServerAddress, identity: str) -> None:
-    """Create the tables, or bring them up to date. Several processes may do so at once."""
+    """Create or migrate the tables. Several processes may do so concurrently."""
     try:
         with closing(open_for_maintenance(address)) as connection:
             _adopt(connection, address, identity)
@@ -77,7 +74,6 @@ def migrate(address: ServerAddress, identity: str) -> None:
                     log.info("migrating", store="warehouse", from_revision=version, to_revision=SCHEMA_VERSION)
                 for statement in kept_tables(address.layout):
                     connection.run(statement)
-                connection.run(_ADD_COMPATIBLE_FROM.format(on_cluster=address.layout.on_cluster))
                 connection.run(f"INSERT INTO mauve_installation SELECT {SCHEMA_VERSION}, now(), {COMPATIBLE_FROM}")
             _check_engines(connection, address)
     except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
@@ -170,11 +166,11 @@ def _check_engines(connection: Connection, address: ServerAddress) -> None:
     engines = {name: engine for name, _, engine in connection.read(_TABLES, {})}
     missing = [table for table in KEPT_TABLES if table not in engines]
     if missing:
-        raise UnsupportedServerError(f"its table '{missing[0]}' is missing: restore the database from a back-up")
+        raise UnsupportedServerError(f"its table '{missing[0]}' is missing: restore the database from a backup")
     are_replicated = {engines[table].startswith("Replicated") for table in KEPT_TABLES}
     if are_replicated != {address.cluster is not None}:
         advice = "leave out ?cluster" if address.cluster is not None else "add ?cluster=NAME"
-        raise UnsupportedServerError(f"its tables were created otherwise: {advice}, or name another database")
+        raise UnsupportedServerError(f"its tables have a different schema: {advice}, or name another database")
 
 
 def _foreign() -> ForeignDataError:
