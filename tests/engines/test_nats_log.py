@@ -654,6 +654,8 @@ class TestService:
             service.process.kill()
             service.process.wait()
         SERVERS[data] = on_nats
+        moved = mauve(data, "move")
+        assert moved.returncode == 0, moved.stderr
         with running(data, "--workers", "1") as service:
             assert self.post(service, key, id="on NATS").status_code == 202
             assert self.post(service, key, id="in a file").status_code == 202
