@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.json import Decoder
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
@@ -37,6 +38,16 @@ _UNEXPECTED_REPLY: Final = "the core gave an unexpected reply: use the command o
 
 T = TypeVar("T")
 
+_replies: Final = Decoder(Reply)
+_FROZEN: Final = Decoder(tuple[dict[str, str], int])
+_ERASED: Final = Decoder(Erased)
+_DELETED: Final = Decoder(Deleted)
+_STORED: Final = Decoder(StoredRows)
+_EXTENT: Final = Decoder(EventExtent)
+_PAGE: Final = Decoder(EventPage)
+_COUNT: Final = Decoder(int)
+_NOTHING: Final = Decoder(None)
+
 
 @contextmanager
 def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
@@ -46,23 +57,23 @@ def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
             yield pause
     else:
         with closing(CoreConnection(settings.data)) as core:
-            folders, events = core.ask(tuple[dict[str, str], int], "freeze")
+            folders, events = core.ask(_FROZEN, "freeze")
             yield _CorePause(Frozen({table: Path(folder) for table, folder in folders.items()}, events), core)
 
 
 def erase_user(settings: Settings, project: str, user: str) -> Erased:
-    return _run(settings, Erased, erase, project, user)
+    return _run(settings, _ERASED, erase, project, user)
 
 
 def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
-    return _run(settings, Deleted, delete, projects)
+    return _run(settings, _DELETED, delete, projects)
 
 
-def _run(settings: Settings, type_: type[T], change: Callable[..., T], *arguments: object) -> T:
+def _run(settings: Settings, decoder: Decoder[T], change: Callable[..., T], *arguments: object) -> T:
     """Run a change of the stores in the core, or here if no service runs."""
     if _has_core(settings):
         with closing(CoreConnection(settings.data)) as core:
-            return core.ask(type_, change.__name__, *arguments)
+            return core.ask(decoder, change.__name__, *arguments)
     with _own_loading(settings) as loading:
         return change(settings, loading, *arguments)
 
@@ -106,15 +117,15 @@ class _CoreImports:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         try:
             _write(path, packed(rows))
-            return self._core.ask(StoredRows, "store_imported", number, path.name)
+            return self._core.ask(_STORED, "store_imported", number, path.name)
         finally:
             path.unlink(missing_ok=True)
 
     def row_count(self, project: str, number: int) -> int:
-        return self._core.ask(int, "count_imported", project, number)
+        return self._core.ask(_COUNT, "count_imported", project, number)
 
     def undo(self, project: str, number: int) -> int:
-        return self._core.ask(int, "undo_imported", project, number)
+        return self._core.ask(_COUNT, "undo_imported", project, number)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -159,10 +170,10 @@ class _CorePause:
         self._core = core
 
     def resume(self) -> None:
-        self._core.ask(object, "resume")
+        self._core.ask(_NOTHING, "resume")
 
     def release(self) -> None:
-        self._core.ask(object, "release")
+        self._core.ask(_NOTHING, "release")
 
 
 class _CoreExport:
@@ -172,10 +183,10 @@ class _CoreExport:
         self._core = core
 
     def extent(self, chosen: Chosen) -> EventExtent:
-        return self._core.ask(EventExtent, "begin_export", chosen)
+        return self._core.ask(_EXTENT, "begin_export", chosen)
 
     def page(self, chosen: Chosen, ends: dict[int, int], day: date, after: int) -> EventPage:
-        return self._core.ask(EventPage, "read_export", chosen, ends, day, after)
+        return self._core.ask(_PAGE, "read_export", chosen, ends, day, after)
 
     def close(self) -> None:
         self._core.close()
@@ -202,7 +213,7 @@ class CoreConnection:
         self._replies.close()
         self._connection.close()
 
-    def ask(self, type_: type[T], command: str, *arguments: object) -> T:
+    def ask(self, decoder: Decoder[T], command: str, *arguments: object) -> T:
         """Return what the core's command returns."""
         try:
             self._connection.sendall(msgspec.json.encode({"command": command, "arguments": arguments}) + b"\n")
@@ -213,16 +224,16 @@ class CoreConnection:
             raise MaintenanceFailedError(
                 "the core has stopped, or gave up waiting for this command: check that it runs, then try again"
             )
-        return _value_of(line, type_)
+        return _value_of(line, decoder)
 
 
-def _value_of(line: bytes, type_: type[T]) -> T:
+def _value_of(line: bytes, decoder: Decoder[T]) -> T:
     try:
-        reply = msgspec.json.decode(line, type=Reply)
+        reply = _replies.decode(line)
         if reply.refused is not None:
             raise MaintenanceRefusedError(reply.refused)
         if reply.failed is not None:
             raise MaintenanceFailedError(f"the core failed ({reply.failed}): check its log, then try again")
-        return msgspec.json.decode(reply.value, type=type_)
+        return decoder.decode(reply.value)
     except msgspec.MsgspecError:
         raise MaintenanceFailedError(_UNEXPECTED_REPLY) from None

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 import structlog
+from msgspec.json import Decoder
 
 from mauve.config import Settings
 from mauve.imports.chunks import unpacked
@@ -67,6 +68,9 @@ def socket_address(data: Path, folder: int) -> str:
     return path if len(path.encode()) < _SOCKET_PATH_BYTES_MAX else f"/proc/self/fd/{folder}/{SOCKET}"
 
 
+_requests: Final = Decoder(Request)
+
+
 class AdminSocket:
     """Accepts commands while the core runs."""
 
@@ -108,7 +112,7 @@ class AdminSocket:
         connection = AdminConnection(self._settings, self._loading, self._freezing, self._erasing, self._cache)
         try:
             while line := await asyncio.wait_for(reader.readline(), connection.idle_s_max):
-                request = msgspec.json.decode(line, type=Request)
+                request = _requests.decode(line)
                 thread = self._exporting if request.command in _EXPORTING else None
                 loop = asyncio.get_running_loop()
                 writer.write(await loop.run_in_executor(thread, connection.reply_to, request))
@@ -151,8 +155,8 @@ class AdminConnection:
         """Run the command and return the reply as a line; raise ValueError if there is no such command."""
         if request.command not in _COMMANDS:
             raise ValueError(request.command)
-        types, run = _COMMANDS[request.command]
-        arguments = msgspec.json.decode(request.arguments, type=types)
+        decoder, run = _COMMANDS[request.command]
+        arguments = decoder.decode(request.arguments)
         with self._running:
             return msgspec.json.encode(self._run(request.command, partial(run, self, *arguments))) + b"\n"
 
@@ -253,17 +257,17 @@ class AdminConnection:
             return warehouse.undo(project, number)
 
 
-_COMMANDS: Final[Mapping[str, tuple[Any, Callable[..., object]]]] = {  # the types of the arguments, and the method
-    "freeze": (tuple[()], AdminConnection.freeze),
-    "resume": (tuple[()], AdminConnection.resume),
-    "release": (tuple[()], AdminConnection.release),
-    "erase": (tuple[str, str], AdminConnection.erase),
-    "delete": (tuple[list[str]], AdminConnection.delete),
-    "begin_export": (tuple[Chosen], AdminConnection.begin_export),
-    "read_export": (tuple[Chosen, dict[int, int], date, int], AdminConnection.read_export),
-    "store_imported": (tuple[int, str], AdminConnection.store_imported),
-    "count_imported": (tuple[str, int], AdminConnection.count_imported),
-    "undo_imported": (tuple[str, int], AdminConnection.undo_imported),
+_COMMANDS: Final[Mapping[str, tuple[Decoder[Any], Callable[..., object]]]] = {  # for the arguments, and the method
+    "freeze": (Decoder(tuple[()]), AdminConnection.freeze),
+    "resume": (Decoder(tuple[()]), AdminConnection.resume),
+    "release": (Decoder(tuple[()]), AdminConnection.release),
+    "erase": (Decoder(tuple[str, str]), AdminConnection.erase),
+    "delete": (Decoder(tuple[list[str]]), AdminConnection.delete),
+    "begin_export": (Decoder(tuple[Chosen]), AdminConnection.begin_export),
+    "read_export": (Decoder(tuple[Chosen, dict[int, int], date, int]), AdminConnection.read_export),
+    "store_imported": (Decoder(tuple[int, str]), AdminConnection.store_imported),
+    "count_imported": (Decoder(tuple[str, int]), AdminConnection.count_imported),
+    "undo_imported": (Decoder(tuple[str, int]), AdminConnection.undo_imported),
 }
 _EXPORTING: Final = frozenset({"begin_export", "read_export"})
 
