@@ -18,7 +18,7 @@ from mauve.stores.warehouse.warehouse import ChdbWarehouse
 
 TODAY = time.time_ns() // 1_000_000 // DAY_MS  # ids expire after some days of the machine's own clock
 NOON = TODAY * DAY_MS + DAY_MS // 2
-streams = itertools.count(1)
+streams = itertools.count(110)  # which no other test of the same engine uses
 projects = itertools.count(1)
 
 

@@ -439,7 +439,7 @@ class TestDoctor:
         done = mauve(data, "doctor", "--json")
         checks = json.loads(done.stdout)["checks"]
         assert done.returncode == 1
-        assert len(checks) == 12
+        assert len(checks) == 11
         assert "catalog" in {check["name"] for check in checks if not check["ok"]}
 
 

@@ -50,7 +50,7 @@ def test_a_flood_is_logged_once_a_minute():
 
 
 def test_a_token_that_floods_the_control_plane_leaves_room_for_others(monkeypatch):
-    plane = ControlPlane(None, timeout_s=60)
+    plane = ControlPlane(None, timeout_s=60, refresh_keys=lambda: None)
     waiting = []
 
     async def wait_for_a_thread(*_):

@@ -25,7 +25,7 @@ DOCUMENTED = {
     for path, methods in DOCUMENT["paths"].items()
     for method, operation in methods.items()
 }
-PREFIXES = {"/", "/v1/metrics/", "/v1/apps/"}
+PREFIXES = {"/", "/v1/", "/v1/metrics/", "/v1/apps/"}
 
 
 def validator_of(schema):
