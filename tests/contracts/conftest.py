@@ -11,8 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from mauve.core.secret import Secret
-from mauve.stores.catalog import Catalog
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.ledger.reader import SqlLedgerReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
@@ -80,7 +79,7 @@ def _postgresql():
 def catalog(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> Iterator[Catalog]:
     url = new_sql_database(request.param, CATALOG, tmp_path)
     with closing(Database(url, busy_timeout_s=PATIENCE_S, time_of=machine_time)) as database:
-        yield sql_catalog(database)
+        yield Catalog(database)
 
 
 @pytest.fixture(params=SQL_ENGINES)

@@ -10,7 +10,7 @@ from mauve.core.user import Role, User
 from mauve.stores.alerts import AlertStore, Channel, OrganizationTimes, StoredRule, Subscriber
 from mauve.stores.alerts.outbox import Message, MessageState, Room
 from mauve.stores.catalog import OneTimeLink
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.sql.database import Database, machine_time
 from mauve.stores.sql.migrate import CATALOG
 from support.catalog_entries import a_key, an_app, an_organization, let_pass
@@ -26,7 +26,7 @@ class Stored:
     """The store, and a catalog with two organizations."""
 
     def __init__(self, database):
-        self.catalog = sql_catalog(database)
+        self.catalog = Catalog(database)
         self.alerts = AlertStore(database)
         self.orgs = [self.organization(), self.organization()]
 

@@ -14,7 +14,7 @@ from mauve.core.organization import Limits, Organization, Standing
 from mauve.core.user import Role, User
 from mauve.core.window import period_ends_at
 from mauve.stores.catalog import OneTimeLink
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.limits.read_meter import ReadCost, ReadLimits, Throttle
 from mauve.stores.limits.read_meter_sql import SqlReadMeter
 from mauve.stores.limits.token_buckets import SqlTokenBuckets
@@ -77,7 +77,7 @@ def test_password_attempts_are_neither_forgotten_nor_given_back(open_database):
 
 @pytest.mark.parametrize("ahead_ms", [2 * IDLE_MS, -2 * IDLE_MS])
 def test_a_session_is_as_old_on_every_machine(open_database, ahead_ms):
-    here, there = sql_catalog(open_database()), sql_catalog(open_database())
+    here, there = Catalog(open_database()), Catalog(open_database())
     organization = Organization(new_id("org", RANDOM), "Acme", Standing.LIVE, None, Limits(), system_ms())
     here.organizations.create(organization)
     ann = User(new_id("usr", RANDOM), organization.org_id, "ann@example.com", Role.OWNER, system_ms())

@@ -15,7 +15,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.alerts import AlertStore, Subscriber
 from mauve.stores.alerts.outbox import Message
 from mauve.stores.catalog import NewToken, OneTimeLink, SealedSecret
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.catalog.schema import keys, organizations, projects, tokens, webhook_secrets
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, migrate
@@ -121,7 +121,7 @@ def waiting(database):
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(CHANGES, 2)))
 def test_two_changes_do_not_wait_for_each_other(database, first, second, table):
     """Hold up both at a row, one after the other, and let them go: each ends."""
-    catalog = sql_catalog(database)
+    catalog = Catalog(database)
     tenant = Tenant(catalog, database)
     if second != "want a digest":
         tenant.change("want a digest")

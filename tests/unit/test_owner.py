@@ -8,7 +8,7 @@ import pytest
 from mauve.config import settings_from
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, migrate
 from mauve.wiring.machine import check_owner, machine_of, settle_owner
@@ -20,7 +20,7 @@ URL = Secret("postgresql://user@host/database")  # Only its presence matters her
 def installation(tmp_path):
     with closing(Database(sqlite_url(tmp_path / "catalog.db"), busy_timeout_s=5)) as database:
         migrate(database, CATALOG)
-        yield sql_catalog(database).installation
+        yield Catalog(database).installation
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.core.user import Session
 from mauve.stores import StoreUnavailableError
-from mauve.stores.catalog import Sessions, SignedIn
+from mauve.stores.catalog import SignedIn
+from mauve.stores.catalog.sessions import Sessions
 
 IDLE_MS: Final = 7 * DAY_MS
 LIFETIME_MS: Final = 30 * DAY_MS

@@ -15,7 +15,7 @@ from mauve.core.credential import Scope
 from mauve.core.ids import Randomness
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
-from mauve.stores.catalog import Tokens
+from mauve.stores.catalog.tokens import Tokens
 
 _PREFIX: Final = "ctl_live_"
 _LOOKUP_CHARACTERS: Final = 16

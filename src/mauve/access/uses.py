@@ -5,7 +5,8 @@ from typing import Final
 
 from mauve.core.clock import Clock
 from mauve.core.times import DAY_MS
-from mauve.stores.catalog import Keys, Tokens
+from mauve.stores.catalog.keys import Keys
+from mauve.stores.catalog.tokens import Tokens
 from mauve.stores.ingest_stats import DAYS_KEPT, IngestStatsReader
 
 USES_FLUSH_EVERY_S: Final = 20.0

@@ -16,7 +16,7 @@ from mauve.core.organization import Organization
 from mauve.query.numbers import Numbers
 from mauve.stores.alerts import AlertStore, Channel, Subscriber
 from mauve.stores.alerts.outbox import Message, Room
-from mauve.stores.catalog import Catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ingest_stats import IngestStatsReader
 

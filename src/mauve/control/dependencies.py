@@ -7,7 +7,7 @@ from mauve.access.vault import Vault
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness
 from mauve.core.organization import Quotas
-from mauve.stores.catalog import Catalog
+from mauve.stores.catalog.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,7 @@ from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
-from mauve.stores.catalog import Catalog
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, current_revision, newest_revision
@@ -98,7 +97,7 @@ def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool 
         with closing(open_catalog_database(settings)) as database:
             if not may_be_copy:
                 _refuse_restored_copy(settings, database)
-            installation = sql_catalog(database).installation
+            installation = Catalog(database).installation
             check_owner(settings, installation)
             # The warehouse first: it may have to be moved, and nothing else must have changed until then.
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
@@ -157,7 +156,7 @@ def _migrated(settings: Settings) -> str:
             check_server(database)
             _refuse_to_leave_data_behind(settings, current_revision(database, CATALOG))
         upgrade(settings, database, ledger)
-        catalog = sql_catalog(database)
+        catalog = Catalog(database)
         check_master_key(vault, catalog)
         if catalog.installation.get(_MASTER_KEY_ID) != vault.current_key_id:
             catalog.installation.put(_MASTER_KEY_ID, vault.current_key_id)
@@ -238,7 +237,7 @@ def _check_identity(settings: Settings, catalog: Catalog) -> str:
 def check_vault(settings: Settings) -> None:
     """Raise unless the right master key is present."""
     with closing(open_catalog_database(settings)) as database:
-        check_master_key(open_vault(settings), sql_catalog(database))
+        check_master_key(open_vault(settings), Catalog(database))
 
 
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:

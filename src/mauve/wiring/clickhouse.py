@@ -5,7 +5,7 @@ from typing import Final
 
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
-from mauve.stores.catalog import Installation
+from mauve.stores.catalog.catalog import Installation
 from mauve.stores.warehouse.server.schema import check_owner, check_server, create_database, migrate
 from mauve.stores.warehouse.server.server import address_from
 from mauve.wiring.paths import warehouse_path

@@ -8,7 +8,7 @@ from mauve.config import Settings
 from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.ids import SystemRandomness
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.wiring.bootstrap import open_vault
 from mauve.wiring.databases import open_catalog_database
 
@@ -17,7 +17,7 @@ from mauve.wiring.databases import open_catalog_database
 def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
     """Open the parts of the control plane, on a prepared data directory."""
     with closing(open_catalog_database(settings)) as database:
-        catalog = sql_catalog(database)
+        catalog = Catalog(database)
         yield ControlParts(
             catalog=catalog,
             vault=open_vault(settings),

@@ -8,7 +8,7 @@ from typing import Final
 import sqlalchemy as sa
 
 from mauve.config import Settings
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.ledger.deliveries import SqlDeliveryReader
@@ -72,7 +72,7 @@ def stored_identity(settings: Settings) -> str | None:
 
 def identity_of(catalog: Database) -> str | None:
     """Return the identity of the installation; None if it has none yet."""
-    return sql_catalog(catalog).installation.get(IDENTITY)
+    return Catalog(catalog).installation.get(IDENTITY)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from mauve.ingest.publishable import PublishableLimits
 from mauve.overload.admission import Admission
 from mauve.overload.byte_budget import ByteBudget
 from mauve.overload.loop_fairness import LoopFairness
-from mauve.stores.catalog.published import CHANNEL, SqlPublished
+from mauve.stores.catalog.published import CHANNEL, Published
 from mauve.stores.data_directory import has_room
 from mauve.stores.ledger.group_commit import GroupedLedger
 from mauve.stores.ledger.usage import SqlUsageReader
@@ -93,7 +93,7 @@ def open_keyring(settings: Settings, process: int) -> Iterator[Keyring]:
     """Open the keyring, which follows the catalog over connections of its own, on a prepared data directory."""
     with closing(open_catalog_database(settings, statement_s=_POLL_STATEMENT_S)) as database:
         keyring = Keyring(
-            SqlPublished(database).changes_since,
+            Published(database).changes_since,
             is_local=not database.is_server,
             age_s_max=CURRENT_S if is_shared(settings) else math.inf,
             snapshot=snapshot_path(settings.data, process),

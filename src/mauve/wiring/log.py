@@ -15,8 +15,7 @@ from mauve.config import WORKERS_MAX, Settings
 from mauve.core.clock import SystemClock
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
-from mauve.stores.catalog import Installation
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog, Installation
 from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
 from mauve.stores.ledger.loading import SqlLoadLedger
@@ -94,7 +93,7 @@ def losses(settings: Settings, identity: str, positions: Mapping[int, int]) -> l
     from mauve.stores.log.nats.streams import stream_name
 
     with closing(open_catalog_database(settings)) as database:
-        known = known_streams(sql_catalog(database).installation)
+        known = known_streams(Catalog(database).installation)
     found = find_streams(settings.stream_url, identity, known, positions)
     return [f"the stream {stream_name(stream)} {each.loss}" for stream, each in found.items() if each.loss]
 
@@ -223,6 +222,6 @@ def _open_nats_reader(settings: Settings, url: Secret, call_s_max: float = LOADE
     from mauve.stores.log.nats.log_reader import NatsLogReader
 
     with closing(open_catalog_database(settings)) as database:
-        known = known_streams(sql_catalog(database).installation)
+        known = known_streams(Catalog(database).installation)
     keep = timedelta(hours=settings.stream_keep_hours)
     return NatsLogReader(url, known, keep=keep, call_s_max=call_s_max)

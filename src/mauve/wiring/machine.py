@@ -8,7 +8,7 @@ from typing import Final
 
 from mauve.config import Settings
 from mauve.stores import ForeignDataError
-from mauve.stores.catalog import Installation
+from mauve.stores.catalog.catalog import Installation
 from mauve.stores.data_directory import write_private_file
 from mauve.wiring.paths import machine_path
 

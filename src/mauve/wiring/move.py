@@ -25,7 +25,7 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.move import Comparison, Moved, Store, move
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.cancellation import deadline_at
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.catalog.schema import metadata as catalog_metadata
 from mauve.stores.catalog.schema import projects
 from mauve.stores.data_directory import hold, write_private_file
@@ -84,7 +84,7 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
     with hold(settings.data), ExitStack() as opened:
         prepare_databases(source)  # both sides at the same revision
         catalog = opened.enter_context(closing(_catalog(source)))
-        facts = sql_catalog(catalog).installation
+        facts = Catalog(catalog).installation
         check_owner(source, facts)
         if has_local_log(settings.data):
             progress.begin("loading the local log", 1)
@@ -103,7 +103,7 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
             for part in parts:
                 part.switch()
             with closing(_catalog(settings)) as used:
-                installation = sql_catalog(used).installation
+                installation = Catalog(used).installation
                 if moves_warehouse:
                     note_server(installation)
                 settle_owner(settings, installation)

@@ -19,7 +19,7 @@ from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerPlaces
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.imports import source_of
 from mauve.stores.ledger.load_lease import SqlLeaseStore
 from mauve.stores.ledger.loading import SqlLoadLedger
@@ -145,7 +145,7 @@ def _check_servers(settings: Settings, identity: str) -> None:
     from mauve.stores.log.nats.servers import check_servers  # noqa: PLC0415 - an extra
 
     with closing(open_catalog_database(settings)) as database:
-        installation = sql_catalog(database).installation
+        installation = Catalog(database).installation
         check_owner(settings, installation)
         prepare_warehouse(settings, identity, installation)
     if settings.stream_url is not None:
@@ -170,7 +170,7 @@ class _Streams:
         with open_load_ledger(settings) as ledger:
             loaded = ledger.positions()
         with closing(open_catalog_database(settings)) as database:
-            known = known_streams(sql_catalog(database).installation)
+            known = known_streams(Catalog(database).installation)
         last_numbers = {stream: max(stored.get(stream, 0), loaded.get(stream, 0)) for stream in STREAMS}
         found = find_streams(url, identity, known, last_numbers)
         lost = {stream: each.loss for stream, each in found.items() if each.loss is not None}
@@ -214,7 +214,7 @@ def _replace_lost(settings: Settings, address: ServerAddress, streams: _Streams)
     with closing(open_ledger_database(settings)) as database:
         skip_lost_records(database, {stream: streams.last_numbers[stream] for stream in streams.lost})
     with closing(open_catalog_database(settings)) as database:
-        forget_streams(streams.url, streams.lost.keys(), sql_catalog(database).installation)
+        forget_streams(streams.url, streams.lost.keys(), Catalog(database).installation)
     replaced = tuple(
         ReplacedStream(stream_name(stream), loss, last_received_at(address, stream))
         for stream, loss in streams.lost.items()

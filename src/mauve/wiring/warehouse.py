@@ -12,7 +12,7 @@ from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.lease import TTL_S, LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
-from mauve.stores.catalog.catalog import sql_catalog
+from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.closed_days import SqlClosedDays
 from mauve.stores.ledger.load_lease import SqlLeaseStore
 from mauve.stores.ledger.loading import SqlLoadLedger
@@ -79,7 +79,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
         lease_database = opened.enter_context(closing(open_lease_database(settings, TTL_S)))
         ledger = SqlLoadLedger(ledger_database)
         days = DayCloser(SqlClosedDays(ledger_database), warehouse)
-        catalog = sql_catalog(opened.enter_context(closing(open_catalog_database(settings))))
+        catalog = Catalog(opened.enter_context(closing(open_catalog_database(settings))))
         clock = SystemClock()
         source = opened.enter_context(closing(open_log_reader(settings)))
         loader = opened.enter_context(closing(Loader(source, ledger, warehouse, clock, days)))

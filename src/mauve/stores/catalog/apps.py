@@ -35,11 +35,12 @@ _APP = (
 )
 
 
-class SqlApps:
+class Apps:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
+        """Store the app, its live project and its first key, and publish them."""
         with self._database.writing() as tx:
             check(tally(tx, app.org_id, first_key.minted_by))
             tx.execute(
@@ -58,15 +59,22 @@ class SqlApps:
             return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
 
     def all_of(self, org_id: str) -> list[App]:
+        """Return the organization's apps that are not archived, oldest first."""
         return self._list(org_id, apps.c.archived_at.is_(None))
 
     def archived_of(self, org_id: str) -> list[App]:
+        """Return the organization's archived apps, oldest first."""
         return self._list(org_id, apps.c.archived_at.is_not(None))
 
     def find(self, org_id: str, app_id: str) -> App | None:
+        """Return the app, even an archived one, if it belongs to this organization.
+
+        A foreign id takes as long as a missing one.
+        """
         return self._one(_is(org_id, app_id))
 
     def find_anywhere(self, app_id: str) -> App | None:
+        """Return the app of any organization: for the operator only."""
         return self._one(apps.c.app_id == app_id)
 
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None:
@@ -78,9 +86,11 @@ class SqlApps:
         return None if row is None else _app_from(row)
 
     def archive(self, org_id: str, app_id: str, at: int) -> App | None:
+        """Archive the app once; publish its keys, projects and secrets as revoked or missing."""
         return self._set_archived(_is(org_id, app_id) & apps.c.archived_at.is_(None), org_id, app_id, at)
 
     def restore(self, org_id: str, app_id: str) -> App | None:
+        """Undo `archive`. Keys that were revoked themselves stay revoked."""
         return self._set_archived(_is(org_id, app_id) & apps.c.archived_at.is_not(None), org_id, app_id, None)
 
     def _set_archived(
@@ -93,6 +103,10 @@ class SqlApps:
         return None if row is None else _app_from(row)
 
     def delete(self, org_id: str, app_id: str) -> bool:
+        """Delete an archived app with its keys, projects and secrets.
+
+        Return False if it does not exist or is not archived.
+        """
         archived = _is(org_id, app_id) & apps.c.archived_at.is_not(None)
         with self._database.writing() as tx:
             if tx.execute(sa.select(apps.c.app_id).where(archived).with_for_update()).first() is None:
@@ -104,6 +118,7 @@ class SqlApps:
             return True
 
     def note_first_event(self, public_id: str, at: int) -> None:
+        """Set the time of an app's first event, given its live project, unless an earlier one is known."""
         live = sa.select(projects.c.app_id).where(
             projects.c.public_id == public_id, projects.c.environment == Environment.LIVE
         )

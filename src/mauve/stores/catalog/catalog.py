@@ -2,22 +2,23 @@
 
 import sqlalchemy as sa
 
-from mauve.stores.catalog import Catalog
-from mauve.stores.catalog.apps import SqlApps
-from mauve.stores.catalog.keys import SqlKeys
-from mauve.stores.catalog.links import SqlLinks
-from mauve.stores.catalog.organizations import SqlOrganizations
-from mauve.stores.catalog.published import SqlPublished
+from mauve.stores.catalog.apps import Apps
+from mauve.stores.catalog.keys import Keys
+from mauve.stores.catalog.links import Links
+from mauve.stores.catalog.organizations import Organizations
+from mauve.stores.catalog.published import Published
 from mauve.stores.catalog.schema import installation
-from mauve.stores.catalog.sessions import SqlSessions
-from mauve.stores.catalog.tokens import SqlTokens
-from mauve.stores.catalog.users import SqlPasswords, SqlUsers
-from mauve.stores.catalog.webhook_secrets import SqlWebhookSecrets
+from mauve.stores.catalog.sessions import Sessions
+from mauve.stores.catalog.tokens import Tokens
+from mauve.stores.catalog.users import Passwords, Users
+from mauve.stores.catalog.webhook_secrets import WebhookSecrets
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 
 
-class SqlInstallation:
+class Installation:
+    """Values kept for the installation as a whole, by name."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -32,6 +33,7 @@ class SqlInstallation:
             tx.execute(insert.on_conflict_do_update(index_elements=[installation.c.name], set_=changes))
 
     def create(self, name: str, value: str) -> str:
+        """Store a value unless there is one; return the stored one."""
         with self._database.writing() as tx:
             insert = upsert(tx.dialect.name, installation).values(name=name, value=value)
             tx.execute(insert.on_conflict_do_nothing(index_elements=[installation.c.name]))
@@ -39,21 +41,21 @@ class SqlInstallation:
             return stored
 
     def ping(self) -> None:
+        """Return if the catalog answers."""
         with self._database.reading() as tx:
             tx.execute(sa.select(1))
 
 
-def sql_catalog(database: Database) -> Catalog:
-    return Catalog(
-        organizations=SqlOrganizations(database),
-        apps=SqlApps(database),
-        keys=SqlKeys(database),
-        tokens=SqlTokens(database),
-        webhook_secrets=SqlWebhookSecrets(database),
-        users=SqlUsers(database),
-        passwords=SqlPasswords(database),
-        links=SqlLinks(database),
-        sessions=SqlSessions(database),
-        published=SqlPublished(database),
-        installation=SqlInstallation(database),
-    )
+class Catalog:
+    def __init__(self, database: Database) -> None:
+        self.organizations = Organizations(database)
+        self.apps = Apps(database)
+        self.keys = Keys(database)
+        self.tokens = Tokens(database)
+        self.webhook_secrets = WebhookSecrets(database)
+        self.users = Users(database)
+        self.passwords = Passwords(database)
+        self.links = Links(database)
+        self.sessions = Sessions(database)
+        self.published = Published(database)
+        self.installation = Installation(database)

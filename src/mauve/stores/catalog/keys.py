@@ -22,11 +22,12 @@ _NOTE_USE: Final = (
 )
 
 
-class SqlKeys:
+class Keys:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def mint(self, app_id: str, key: NewKey, check: TallyCheck) -> AppKey | None:
+        """Store and publish the key; return None if the app has no project in the key's environment."""
         on_its_plane = (projects.c.app_id == app_id) & (projects.c.environment == key.environment)
         place = sa.select(projects.c.public_id, apps.c.org_id).join(apps, apps.c.app_id == projects.c.app_id)
         with self._database.writing() as tx:
@@ -39,11 +40,13 @@ class SqlKeys:
             return key_from(tx.execute(KEYS.where(keys.c.key_id == key.key_id)).one())
 
     def all_of(self, app_id: str) -> list[AppKey]:
+        """Return the app's keys, including revoked ones, oldest first."""
         query = KEYS.where(keys.c.app_id == app_id).order_by(keys.c.created_at, keys.c.key_id)
         with self._database.reading() as tx:
             return [key_from(row) for row in tx.execute(query)]
 
     def revoke(self, app_id: str, key_id: str) -> AppKey | None:
+        """Revoke permanently, and publish that; a revoked key stays unchanged."""
         is_it = (keys.c.key_id == key_id) & (keys.c.app_id == app_id)
         with self._database.writing() as tx:
             if tx.execute(sa.update(keys).where(is_it & keys.c.revoked.is_(False)).values(revoked=True)).rowcount:
@@ -52,6 +55,7 @@ class SqlKeys:
         return None if row is None else key_from(row)
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
+        """Record when keys were last used, by id, without publishing anything. An earlier use changes nothing."""
         rows = [{"of_key_id": key_id, "at": at} for key_id, at in sorted(used_at.items())]
         if rows:
             with self._database.writing() as tx:

@@ -11,7 +11,7 @@ from mauve.stores.catalog.schema import organizations
 from mauve.stores.sql.database import Database
 
 
-class SqlOrganizations:
+class Organizations:
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -29,6 +29,10 @@ class SqlOrganizations:
             return _find(tx, org_id)
 
     def update(self, org_id: str, change: Callable[[Organization], Organization]) -> Organization | None:
+        """Apply `change` to name, standing, grace and limits, and publish them.
+
+        No other change happens in between.
+        """
         with self._database.writing() as tx:
             tx.execute(sa.select(organizations.c.org_id).where(organizations.c.org_id == org_id).with_for_update())
             found = _find(tx, org_id)

@@ -93,7 +93,7 @@ def prune(tx: sa.Connection) -> None:
     tx.execute(sa.delete(published).where(is_orphan, is_old, published.c.revision < _NEWEST.scalar_subquery()))
 
 
-class SqlPublished:
+class Published:
     """Reads what was published. Safe to use from several threads."""
 
     def __init__(self, database: Database) -> None:

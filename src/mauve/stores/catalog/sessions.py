@@ -15,11 +15,14 @@ _SESSIONS_MAX: Final = 50  # for each user; the least recently seen is deleted
 _LAST_SEEN_FIRST: Final = (sessions.c.seen_at.desc(), sessions.c.session_id)
 
 
-class SqlSessions:
+class Sessions:
+    """Signed-in browsers, on one clock for all machines. Only the digest of a browser's secret is stored."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, session: Session, digest: bytes) -> None:
+        """Store the session; delete expired ones and the user's oldest ones above a limit."""
         kept = sa.select(sessions.c.session_id).where(sessions.c.user_id == session.user_id)
         kept = kept.order_by(*_LAST_SEEN_FIRST).limit(_SESSIONS_MAX - 1)
         is_too_many = (sessions.c.user_id == session.user_id) & sessions.c.session_id.not_in(kept)
@@ -51,6 +54,7 @@ class SqlSessions:
             tx.execute(sa.update(sessions).where(sessions.c.session_id == session_id).values(seen_at=seen_at))
 
     def all_of(self, user_id: str) -> list[Session]:
+        """Return the user's sessions, most recently seen first."""
         query = sa.select(sessions).where(sessions.c.user_id == user_id).order_by(*_LAST_SEEN_FIRST)
         with self._database.reading() as tx:
             return [_session_from(row) for row in tx.execute(query)]

@@ -17,11 +17,12 @@ _NOTE_USE: Final = (
 )
 
 
-class SqlTokens:
+class Tokens:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def mint(self, new: NewToken, check: TallyCheck) -> None:
+        """Store and publish the token."""
         row = {
             "token_id": new.token.token_id,
             "org_id": new.token.org_id,
@@ -49,6 +50,7 @@ class SqlTokens:
         return None if row is None else StoredToken(token_from(row), row.digest)
 
     def revoke(self, token_id: str) -> ControlToken | None:
+        """Revoke permanently, and publish that; a revoked token stays unchanged."""
         is_it = tokens.c.token_id == token_id
         with self._database.writing() as tx:
             if tx.execute(sa.update(tokens).where(is_it & tokens.c.revoked.is_(False)).values(revoked=True)).rowcount:
@@ -57,6 +59,7 @@ class SqlTokens:
         return None if row is None else token_from(row)
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
+        """Record when tokens were last used, by lookup id, without publishing anything."""
         rows = [{"of_lookup_id": lookup_id, "at": at} for lookup_id, at in sorted(used_at.items())]
         if rows:
             with self._database.writing() as tx:

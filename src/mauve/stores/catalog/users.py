@@ -21,11 +21,14 @@ _LINK_EXPIRES_AT: Final = (
 _MEMBER: Final = _USER.add_columns(_LINK_EXPIRES_AT.label("link_expires_at"))
 
 
-class SqlUsers:
+class Users:
+    """Users and their roles. While a check runs, the organization's members cannot change."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, user: User, link: OneTimeLink, check: MembersCheck) -> bool:
+        """Store the user with a link to set the password; return False if the e-mail already has an account."""
         with self._database.writing() as tx:
             lock_organization(tx, user.org_id)
             check(_members(tx, user.org_id))
@@ -46,14 +49,17 @@ class SqlUsers:
         return None if row is None else _member_from(row)
 
     def all_of(self, org_id: str) -> list[Member]:
+        """Return the organization's members, oldest first."""
         with self._database.reading() as tx:
             return _members(tx, org_id)
 
     def minted_by(self, org_id: str, user_id: str) -> Minted:
+        """Return the active keys and tokens a person minted, directly or through their control tokens, oldest first."""
         with self._database.reading() as tx:
             return minted_by(tx, org_id, user_id)
 
     def change_role(self, org_id: str, user_id: str, role: Role, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        """Change the role and revoke what is withdrawn; return False if there is no such member."""
         is_it = (memberships.c.org_id == org_id) & (memberships.c.user_id == user_id)
         with self._database.writing() as tx:
             if not _is_checked_member(tx, org_id, user_id, check):
@@ -63,6 +69,7 @@ class SqlUsers:
             return True
 
     def remove(self, org_id: str, user_id: str, check: MembersCheck, withdraw: Withdrawal) -> bool:
+        """Remove the user, their sessions and links, and revoke what is withdrawn; return False if there is none."""
         with self._database.writing() as tx:
             if not _is_checked_member(tx, org_id, user_id, check):
                 return False
@@ -121,7 +128,9 @@ def user_from(row: sa.Row[Any]) -> User:
     return User(row.user_id, row.org_id, row.email, Role(row.role), row.created_at)
 
 
-class SqlPasswords:
+class Passwords:
+    """Password hashes."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -131,5 +140,6 @@ class SqlPasswords:
         return None if row is None else Account(user_from(row), row.password_hash)
 
     def replace(self, user_id: str, password_hash: str) -> None:
+        """Store the hash, end all sessions of the user and delete their unused links."""
         with self._database.writing() as tx:
             replace_password(tx, user_id, password_hash)

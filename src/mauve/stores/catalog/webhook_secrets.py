@@ -13,11 +13,16 @@ from mauve.stores.catalog.schema import alert_channels, apps, projects, webhook_
 from mauve.stores.sql.database import Database
 
 
-class SqlWebhookSecrets:
+class WebhookSecrets:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
+        """Store and publish the secret in place of any earlier one; return its project's public id.
+
+        The first secret in an app's test environment creates the test project with the given id. A placeholder
+        replaces nothing.
+        """
         with self._database.writing() as tx:
             # Lock the app's row, so that two first secrets do not create two test projects (PostgreSQL; SQLite has one
             # writer anyway).
@@ -30,6 +35,7 @@ class SqlWebhookSecrets:
         return public_id
 
     def saved_for(self, app_id: str) -> list[SavedSecret]:
+        """Return which secrets an app has, in both environments."""
         columns = sa.select(projects.c.environment, webhook_secrets)
         query = columns.join(projects, projects.c.public_id == webhook_secrets.c.public_id)
         query = query.where(projects.c.app_id == app_id).order_by(projects.c.environment, webhook_secrets.c.provider)
@@ -40,6 +46,7 @@ class SqlWebhookSecrets:
             ]
 
     def all_sealed(self) -> Iterator[bytes]:
+        """Yield all that is sealed, channels of alerts included, to find which master keys are still needed."""
         with self._database.reading() as tx:
             yield from tx.execute(sa.select(webhook_secrets.c.sealed)).scalars()
             yield from tx.execute(sa.select(alert_channels.c.sealed)).scalars()
