@@ -25,8 +25,8 @@ from mauve.metrics.questions import Question, QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.ledger.closed_days import SqlClosedDaysReader
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.closed_days import ClosedDaysReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
@@ -73,7 +73,7 @@ def main() -> None:
         migrate(database, LEDGER)
         built_s = time.perf_counter() - began
         warehouse = ClickHouseWarehouseReader(_never)
-        stores = ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database))
+        stores = ReadStores(warehouse, LedgerReader(database), ClosedDaysReader(database))
         _read(stores, WINDOWS["30 days"])
         rest_mb = _reset_peak()
         medians = dict(_medians_ms(stores))

@@ -22,8 +22,8 @@ from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
-from mauve.stores.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -75,7 +75,7 @@ def main() -> None:
             _fill(connection, size * 1_000_000)
             _close_days(SqlClosedDays(database), warehouse)
             print(f"{size} million events after {time.perf_counter() - began:.0f} s", file=sys.stderr)
-            stores = ReadStores(reader, SqlLedgerReader(database), SqlClosedDaysReader(database))
+            stores = ReadStores(reader, LedgerReader(database), ClosedDaysReader(database))
             misses[size] = dict(_medians_ms(stores))
         reader.close()
         json.dump({"misses_ms": misses, "errors_percent": dict(_errors(connection))}, sys.stdout)

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from mauve.core.secret import Secret
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.limits import read_meter_file as read_meter
 from mauve.stores.limits.accepted_files import FileAcceptedCounts
@@ -206,5 +206,5 @@ def loader(ledger_database: Database) -> SqlLoadLedger:
 
 
 @pytest.fixture
-def reader(ledger_database: Database) -> SqlLedgerReader:
-    return SqlLedgerReader(ledger_database)
+def reader(ledger_database: Database) -> LedgerReader:
+    return LedgerReader(ledger_database)

@@ -7,7 +7,7 @@ import pytest
 from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.closed_days import DayUsers
-from mauve.stores.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays
 
 DAY = date(2026, 11, 2)
 ALWAYS = Window(date.min, date.max)
@@ -20,7 +20,7 @@ def days(ledger_database):
 
 @pytest.fixture
 def reader(ledger_database):
-    return SqlClosedDaysReader(ledger_database)
+    return ClosedDaysReader(ledger_database)
 
 
 def day(offset):

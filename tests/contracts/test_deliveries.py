@@ -7,13 +7,13 @@ import pytest
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.ledger.deliveries import DeliveryReader
 from support.ledger_entries import NOW, a_payment, everything_in
 
 
 @pytest.fixture
 def deliveries(ledger_database):
-    return SqlDeliveryReader(ledger_database)
+    return DeliveryReader(ledger_database)
 
 
 def a_delivery(at=NOW, project="proj_1", result=DeliveryResult.STORED, warnings=()):

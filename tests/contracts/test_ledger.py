@@ -15,7 +15,7 @@ from mauve.core.window import Window
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
 from mauve.stores.ledger.payments import insert_one_by_one
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import payments
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
@@ -378,7 +378,7 @@ class TestAllOrNothing:
     def test_recorded_entries_survive_reopening(self, writer, open_ledger):
         writer.record([self.WHOLE])
         writer.close()
-        assert totals(SqlLedgerReader(open_ledger())) == [(TODAY, "eur", 1999)]
+        assert totals(LedgerReader(open_ledger())) == [(TODAY, "eur", 1999)]
         assert SqlLedgerWriter(open_ledger()).record([self.WHOLE]) == [[DUPLICATE, DUPLICATE]]
 
 

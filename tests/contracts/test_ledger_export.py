@@ -12,7 +12,7 @@ from mauve.maintenance.export_lines import payment_lines, payment_table, subscri
 from mauve.stores.export import Chosen
 from mauve.stores.imports import rank_of
 from mauve.stores.ledger import Entry, export
-from mauve.stores.ledger.export import SqlLedgerExport
+from mauve.stores.ledger.export import LedgerExport
 from support.ledger_entries import AMOUNT_MAX, NOW, ODD_IDS, a_payment, a_version
 from support.query_plans import sqlite_plans
 
@@ -23,7 +23,7 @@ EVERYTHING = Chosen("proj_1", date.min, date.max)
 
 @pytest.fixture
 def ledger(ledger_database):
-    return SqlLedgerExport(ledger_database)
+    return LedgerExport(ledger_database)
 
 
 def of_person(user):

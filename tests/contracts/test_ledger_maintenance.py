@@ -14,7 +14,7 @@ from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.ledger import schema as ledger_schema
 from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
+from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.maintenance import DeletedEntries, ErasedEntries
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
 from support.mrr_model import history_of
@@ -24,7 +24,7 @@ NOTHING = ErasedEntries(0, 0, 0)
 
 @pytest.fixture
 def maintenance(ledger_database):
-    return SqlLedgerMaintenance(ledger_database, longest_read_s=10)
+    return LedgerMaintenance(ledger_database, longest_read_s=10)
 
 
 def test_payments_lose_the_person_and_keep_the_money(writer, reader, maintenance, ledger_database):

@@ -7,8 +7,8 @@ import pytest
 
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
-from mauve.stores.ledger.payment_list import SqlPaymentReader
+from mauve.stores.ledger.maintenance import LedgerMaintenance
+from mauve.stores.ledger.payment_list import PaymentReader
 from mauve.stores.payments import PaymentFilter, PaymentPosition
 from support.ledger_entries import NOW, ODD_IDS, a_payment, a_version
 from support.query_plans import sqlite_plans
@@ -20,7 +20,7 @@ WEEK = Window(date(2027, 1, 9), date(2027, 1, 15))
 
 @pytest.fixture
 def payments(ledger_database):
-    return SqlPaymentReader(ledger_database)
+    return PaymentReader(ledger_database)
 
 
 def ids_of(found):
@@ -102,7 +102,7 @@ def test_a_position_after_the_window_starts_at_its_end(writer, payments):
 
 def test_an_erased_person_is_not_found(writer, payments, ledger_database):
     writer.record([Entry([a_payment("p", user="ann", source="biller_a", payload=b'{"flags":["fee_unknown"]}')])])
-    SqlLedgerMaintenance(ledger_database, longest_read_s=10).erase_user("proj_1", "ann")
+    LedgerMaintenance(ledger_database, longest_read_s=10).erase_user("proj_1", "ann")
     assert payments.page("proj_1", PaymentFilter(TODAY, user="ann"), None, 10) == []
     (kept,) = payments.page("proj_1", PaymentFilter(TODAY), None, 10)
     assert (kept.user, kept.flags, kept.amount) == (None, (), 1999)

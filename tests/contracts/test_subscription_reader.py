@@ -7,9 +7,9 @@ from itertools import product
 import pytest
 
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
+from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.ledger.schema import subscription_versions
-from mauve.stores.ledger.subscription_list import SqlSubscriptionReader
+from mauve.stores.ledger.subscription_list import SubscriptionReader
 from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, SubscriptionOrder, SubscriptionQuery, position_of
 from support.ledger_entries import a_version, rows_of
 from support.query_plans import sqlite_plans
@@ -19,7 +19,7 @@ ALL = SubscriptionQuery()
 
 @pytest.fixture
 def subscriptions(ledger_database):
-    return SqlSubscriptionReader(ledger_database)
+    return SubscriptionReader(ledger_database)
 
 
 def test_only_the_current_version_is_shown(writer, subscriptions):
@@ -85,7 +85,7 @@ def test_a_later_version_replaces_customer_and_plan(writer, subscriptions):
 def test_an_erased_customer_is_not_found(writer, subscriptions, ledger_database):
     made = [a_version(at, customer="ann", plan="Pro", payload=b'{"customer":"ann"}') for at in (1, 2)]
     writer.record([Entry(subscriptions=[*made, a_version(id="x", customer="ann"), a_version(id="y", customer="bob")])])
-    erased = SqlLedgerMaintenance(ledger_database, longest_read_s=10).erase_user("proj_1", "ann")
+    erased = LedgerMaintenance(ledger_database, longest_read_s=10).erase_user("proj_1", "ann")
     assert erased.subscription_versions == 3
     found = {each.id: each.customer for each in subscriptions.page("proj_1", ALL, 10)}
     assert found == {"sub_1": None, "x": None, "y": "bob"}

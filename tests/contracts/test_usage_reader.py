@@ -8,7 +8,7 @@ from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.log import MIXED_STREAM
 from support.ledger_entries import NOW, PERIOD, a_payment, record_payments
 
@@ -17,7 +17,7 @@ ORG = "org_1"
 
 @pytest.fixture
 def usage(ledger_database):
-    return SqlUsageReader(ledger_database)
+    return UsageReader(ledger_database)
 
 
 def events_of(org_id, count):

@@ -14,9 +14,9 @@ from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.ledger.closed_days import SqlClosedDays, SqlClosedDaysReader
+from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays
 from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -113,7 +113,7 @@ def load(send, database, warehouse, days, clock):
 @pytest.fixture
 def answers(database, connection):
     stores = ReadStores(
-        ClickHouseWarehouseReader(lambda: connection), SqlLedgerReader(database), SqlClosedDaysReader(database)
+        ClickHouseWarehouseReader(lambda: connection), LedgerReader(database), ClosedDaysReader(database)
     )
 
     def answer(first=-60, last=0):

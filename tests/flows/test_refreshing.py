@@ -7,7 +7,7 @@ import pytest
 
 from mauve.core.user import Role
 from mauve.stores.imports import ImportChunk, ImportCounts, NewImport
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.wiring.history import open_import_ledger
 from support.billing import SECRET_A, signed_a
@@ -217,7 +217,7 @@ class TestMoneyWrites:
         viewer.open(own)
         clock.advance(1)
         viewer.open(own)
-        monkeypatch.delattr(SqlLedgerReader, "day_totals")
+        monkeypatch.delattr(LedgerReader, "day_totals")
         clock.advance(60_000)
         page = viewer.open(own)
         assert "5.00" in figure(page, "Gross revenue")

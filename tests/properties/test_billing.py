@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from mauve.core.biller import Provider
 from mauve.ingest.webhooks.parsed import ParsedSubscription
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import day_totals, payments, subscription_versions, subscriptions
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
@@ -97,7 +97,7 @@ def recorded(database, project):
 @settings(max_examples=150, deadline=None)
 @given(history=HISTORIES, choices=st.data())
 def test_any_order_and_repetition_of_deliveries_ends_the_same(database, history, choices):
-    writer, reader = SqlLedgerWriter(database), SqlLedgerReader(database)
+    writer, reader = SqlLedgerWriter(database), LedgerReader(database)
     repeated = history + choices.draw(st.lists(st.sampled_from(history), max_size=6) if history else st.just([]))
     shuffled = choices.draw(st.permutations(repeated))
     groups = choices.draw(st.integers(1, 4))

@@ -19,7 +19,7 @@ from mauve.core.window import Window
 from mauve.metrics.mrr_history import mrr_by_day
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger import subscriptions as subscription_book
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import mrr_changes
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
@@ -71,7 +71,7 @@ def old_database(tmp_path_factory):
 
 
 def check(database, groups, window, today):
-    writer, reader, project = SqlLedgerWriter(database), SqlLedgerReader(database), f"proj_{next(numbers)}"
+    writer, reader, project = SqlLedgerWriter(database), LedgerReader(database), f"proj_{next(numbers)}"
     recorded = []
     for group in groups:
         own = [
@@ -170,7 +170,7 @@ def test_a_window_in_the_future_is_empty(database):
 
 
 def test_the_longest_window_has_rows_from_the_first_version_on_and_is_read_lazily(database):
-    writer, reader = SqlLedgerWriter(database), SqlLedgerReader(database)
+    writer, reader = SqlLedgerWriter(database), LedgerReader(database)
     writer.record([Entry(subscriptions=[a_version(BASE_US, project="proj_all", mrr=5)])])
     window = Window(date.min, date.max)
     rows = mrr_by_day(reader.mrr_changes(["proj_all"], window), window)

@@ -12,7 +12,7 @@ from mauve.core.organization import Standing
 from mauve.core.window import period_of
 from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.limits.accepted_files import FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
@@ -126,7 +126,7 @@ class Process:
         own = None if streams else OwnStream(stream, self.log, SegmentStreamReader(root, stream))
         files = FileAcceptedCounts(world.folder / "accepted", stream)
         self.exchange = MemoryExchange(streams, stream) if streams else files
-        self.caps = EventCaps(own, self.keyring, SqlUsageReader(world.database), self.exchange, world.clock)
+        self.caps = EventCaps(own, self.keyring, UsageReader(world.database), self.exchange, world.clock)
         self.caps.refresh()
 
     @property

@@ -322,7 +322,7 @@ def test_while_the_ledger_is_down_its_last_count_stands_and_new_events_are_added
         def down(*_args):
             raise StoreUnavailableError("down")
 
-        monkeypatch.setattr("mauve.stores.ledger.usage.SqlUsageReader.counted", down)
+        monkeypatch.setattr("mauve.stores.ledger.usage.UsageReader.counted", down)
         assert await two.offer(30)
         assert await one.offer_with_payments(7)
         two.refresh()

@@ -6,7 +6,7 @@ import pytest
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.ledger.group_commit import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -303,6 +303,6 @@ def test_many_concurrent_requests_are_recorded_on_a_real_ledger(tmp_path):
         return outcomes
 
     assert asyncio.run(main()) == [[Outcome.ACCEPTED]] + [[Outcome.DUPLICATE]] * 299
-    reader = SqlLedgerReader(database)
+    reader = LedgerReader(database)
     assert totals(reader) == [("2027-01-15", "eur", 1)]
     database.close()

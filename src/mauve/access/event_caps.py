@@ -19,8 +19,9 @@ from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
 from mauve.core.window import period_of
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of, stream_of
-from mauve.stores.usage import AcceptedExchange, CountedUsage, UsageReader
+from mauve.stores.usage import AcceptedExchange, CountedUsage
 
 REFRESH_EVERY_S: Final = 0.25
 # Bound one step of a recount: the usage of other processes must be read in between.

@@ -8,13 +8,13 @@ from mauve.control.dependencies import ControlParts
 from mauve.dashboard.cookie import SessionCookie
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.numbers import Numbers
-from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.imports import ImportReader
-from mauve.stores.ingest_stats import IngestStatsReader
+from mauve.stores.ledger.deliveries import DeliveryReader
+from mauve.stores.ledger.ingest_stats import IngestStatsReader
+from mauve.stores.ledger.payment_list import PaymentReader
+from mauve.stores.ledger.subscription_list import SubscriptionReader
+from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.limits.read_meter import ReadMeter
-from mauve.stores.payments import PaymentReader
-from mauve.stores.subscriptions import SubscriptionReader
-from mauve.stores.usage import UsageReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from typing import Final
 
 import msgspec
 
-from mauve.stores.maintenance import LedgerMaintenance, LogMaintenance, WarehouseMaintenance
+from mauve.stores.ledger.maintenance import LedgerMaintenance
+from mauve.stores.maintenance import LogMaintenance, WarehouseMaintenance
 
 SETTLE_S: Final = 180.0
 """How long after archiving a request that began before may still be accepted: a slow body takes up to 150 seconds."""

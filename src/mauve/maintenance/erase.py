@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from mauve.stores.maintenance import LedgerMaintenance, LogMaintenance, WarehouseMaintenance
+from mauve.stores.ledger.maintenance import LedgerMaintenance
+from mauve.stores.maintenance import LogMaintenance, WarehouseMaintenance
 
 
 class Erased(msgspec.Struct, frozen=True):

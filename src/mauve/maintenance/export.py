@@ -9,7 +9,8 @@ from mauve.maintenance.backup import Progress
 from mauve.maintenance.errors import MaintenanceFailedError
 from mauve.maintenance.export_lines import event_table
 from mauve.maintenance.export_output import ExportOutput
-from mauve.stores.export import Chosen, EventExport, EventExtent, LedgerExport
+from mauve.stores.export import Chosen, EventExport, EventExtent
+from mauve.stores.ledger.export import LedgerExport
 
 
 class Exported(msgspec.Struct, frozen=True):

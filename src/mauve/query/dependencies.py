@@ -8,8 +8,8 @@ from mauve.access.uses import CredentialUses
 from mauve.core.clock import Clock
 from mauve.query.answer_cache import AnswerCache
 from mauve.query.single_flight import Admissions, SingleFlight
-from mauve.stores.closed_days import ClosedDaysReader
-from mauve.stores.ledger import LedgerReader
+from mauve.stores.ledger.closed_days import ClosedDaysReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.warehouse import WarehouseReader
 

@@ -27,7 +27,7 @@ from mauve.metrics.sources import (
 )
 from mauve.query.dependencies import ReadStores
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger import LedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 
 RowsByProject = Generator[tuple[str, Iterable[Row]], None, None]
 

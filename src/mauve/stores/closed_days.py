@@ -4,12 +4,11 @@ An event is dated at most seven days before it is received, so the count of an o
 once, instead of from a sketch at every read.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from datetime import date
 from typing import NamedTuple, Protocol
 
 from mauve.core.events import Activity
-from mauve.core.window import Window
 
 
 class DayUsers(NamedTuple):
@@ -40,17 +39,4 @@ class ClosedDays(Protocol):
 
     def reopen(self, first: date) -> None:
         """Reopen this day and all later ones, if they were closed."""
-        ...
-
-
-class ClosedDaysReader(Protocol):
-    def through(self) -> date | None: ...
-
-    def users(
-        self, projects: Collection[str], seen: Activity, window: Window
-    ) -> tuple[date | None, list[tuple[str, str, int]]]:
-        """Return the last closed day, and (project, day, users) of closed days in the window, by project and day.
-
-        Both are read in one transaction. Days without users are omitted.
-        """
         ...

@@ -1,9 +1,8 @@
 """The billers' deliveries, for the owner: the most recent ones of each project, and counts of all."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final
 
 DELIVERIES_KEPT: Final = 200  # for each project
 
@@ -46,18 +45,3 @@ class Tally:
     word: str
     count: int
     last_at: int  # epoch ms
-
-
-class DeliveryReader(Protocol):
-    """What the owner sees.
-
-    - A delivery is counted permanently, and kept until its project has `DELIVERIES_KEPT` newer ones.
-    """
-
-    def recent(self, project: str) -> Sequence[Delivery]:
-        """Return the stored deliveries, newest first."""
-        ...
-
-    def tallies(self, project: str) -> Sequence[Tally]:
-        """Return the counts, by provider and label."""
-        ...

@@ -3,7 +3,6 @@
 Nothing is held between two pages, neither a query nor a transaction: a reader may take its time, or never return.
 """
 
-from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import NamedTuple, Protocol
 
@@ -87,17 +86,3 @@ class ExportedVersion(NamedTuple):
     received_at: int  # epoch ms
     payload: bytes
     source: str | None  # an import; None for what was sent
-
-
-class LedgerExport(Protocol):
-    """Reads the ledger: everything that was recorded before the first page, once, and maybe some of what is later.
-
-    Payments are in order of occurrence, versions by subscription and then in order of validity. A person's versions are
-    those that name them as the customer, or in a field of the payload that is meant for it.
-    """
-
-    def payments(self, chosen: Chosen) -> Iterator[Sequence[ExportedPayment]]: ...
-
-    def versions(self, chosen: Chosen) -> Iterator[Sequence[ExportedVersion]]: ...
-
-    def close(self) -> None: ...

@@ -3,11 +3,9 @@
 They are informational and not part of any metric: a process that dies loses the counts of its last seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
-
-from mauve.core.window import Window
+from typing import Final, NamedTuple
 
 DAYS_KEPT: Final = 92
 
@@ -45,16 +43,3 @@ class IngestCount:
     word: str
     count: int
     last_at: int
-
-
-class IngestStatsReader(Protocol):
-    def counts(self, project: str, window: Window) -> Sequence[IngestCount]:
-        """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
-        ...
-
-    def key_uses(self, since: int, now: int) -> Mapping[str, int]:
-        """Return the last use of each key used after a moment, by key id; all in epoch ms.
-
-        A use is later than now if a clock ran ahead.
-        """
-        ...

@@ -69,26 +69,6 @@ class DeletedEntries:
     dead_letters: int
 
 
-class LedgerMaintenance(Protocol):
-    """Works while others record and load.
-
-    - A payment keeps its id, digest, times and money, so a repeat is still a duplicate.
-    - A subscription version keeps its id and everything that MRR depends on.
-    """
-
-    def erase_user(self, project: str, user: str) -> ErasedEntries: ...
-
-    def delete_project(self, project: str) -> DeletedEntries:
-        """Delete everything about a project, in steps. Calling it again after an interruption deletes the rest."""
-        ...
-
-    def empty_journal(self) -> bool:
-        """Remove copies of changed rows from the journal; return False if a reader prevents it for too long."""
-        ...
-
-    def close(self) -> None: ...
-
-
 class LogMaintenance(Protocol):
     """Works on trimmed data; records that are not loaded yet are never touched."""
 

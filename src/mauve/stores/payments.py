@@ -1,8 +1,7 @@
 """The recorded payments of a project, one by one, for the owner."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from mauve.core.window import Window
 
@@ -35,17 +34,3 @@ class PaymentPosition(NamedTuple):
 
     occurred_at: int
     id: str
-
-
-class PaymentReader(Protocol):
-    """The list is ordered by time of occurrence, latest first, then by id. Pages contain every payment once."""
-
-    def page(
-        self, project: str, chosen: PaymentFilter, after: PaymentPosition | None, limit: int
-    ) -> Sequence[ListedPayment]:
-        """Return the payments after a position; None starts with the latest."""
-        ...
-
-    def with_ids(self, project: str, ids: Sequence[str]) -> Sequence[ListedPayment]:
-        """Return those of the payments with these ids that exist, in any order."""
-        ...

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 ID_CHARACTERS_SHOWN: Final = 256
 CUSTOMER_SUBSCRIPTIONS_MAX: Final = 500  # found by the customer, the latest ones
@@ -71,17 +71,3 @@ class SubscriptionSummary(NamedTuple):
     mrr: Sequence[tuple[str, int]]  # currency and sum, for each currency with an active subscription
     counts: Sequence[SubscriptionCount]  # most frequent first
     subscriptions: Sequence[CurrentSubscription]
-
-
-class SubscriptionReader(Protocol):
-    """Pages contain every subscription once, unless its place changes."""
-
-    def page(self, project: str, query: SubscriptionQuery, limit: int) -> Sequence[CurrentSubscription]: ...
-
-    def with_ids(self, project: str, ids: Sequence[str]) -> Sequence[CurrentSubscription]:
-        """Return those of the subscriptions with these ids that exist, in any order."""
-        ...
-
-    def summary(self, project: str, query: SubscriptionQuery, limit: int, counts_max: int) -> SubscriptionSummary:
-        """Return a page together with MRR and counts, which do not depend on the query."""
-        ...

@@ -3,7 +3,7 @@
 Together they give the events of an organization in a billing period, even while the loader is down.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
@@ -25,19 +25,6 @@ class CountedUsage(NamedTuple):
     positions: dict[int, int]  # stream → number of the last record included in these events
     mixed: Sequence[PendingEvents]
     mixed_through: int  # the last record of the mixed stream
-
-
-class UsageReader(Protocol):
-    """What the ledger has counted.
-
-    - `counted` reads in one transaction: an event is either in `events` or after `positions`, never both.
-    - `mixed` holds the records after the position and above `mixed_after` of the given organizations. Asking again from
-      `mixed_through` misses none.
-    """
-
-    def events(self, org_period: OrgPeriod) -> int: ...
-
-    def counted(self, period: str, org_ids: Collection[str], mixed_after: int) -> CountedUsage: ...
 
 
 class AcceptedExchange(Protocol):

@@ -21,12 +21,12 @@ from mauve.openapi.routes import has_site
 from mauve.query.dependencies import QueryParts
 from mauve.query.numbers import Numbers
 from mauve.stores.alerts import AlertStore
-from mauve.stores.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.ledger.deliveries import DeliveryReader
 from mauve.stores.ledger.imports import SqlImportLedger
-from mauve.stores.ledger.ingest_stats import SqlIngestStatsReader
-from mauve.stores.ledger.payment_list import SqlPaymentReader
-from mauve.stores.ledger.subscription_list import SqlSubscriptionReader
-from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.ledger.ingest_stats import IngestStatsReader
+from mauve.stores.ledger.payment_list import PaymentReader
+from mauve.stores.ledger.subscription_list import SubscriptionReader
+from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.limits.token_buckets import SqlTokenBuckets
 from mauve.urls import http_url
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
@@ -39,19 +39,19 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
     with closing(open_ledger_database(settings)) as database, closing(open_catalog_database(settings)) as catalog:
         # A page waits at most twice, and must not time out itself before it can show what was read in time.
         numbers = Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3)
-        deliveries, ingest_stats = SqlDeliveryReader(database), SqlIngestStatsReader(database)
+        deliveries, ingest_stats = DeliveryReader(database), IngestStatsReader(database)
         yield DashboardParts(
             control=control,
             attempts=PasswordAttempts(partial(SqlTokenBuckets, catalog) if settings.database_url else in_memory),
             meter=query.meter,
             numbers=numbers,
             refreshes=RefreshLimits(),
-            payments=SqlPaymentReader(database),
-            subscriptions=SqlSubscriptionReader(database),
+            payments=PaymentReader(database),
+            subscriptions=SubscriptionReader(database),
             deliveries=deliveries,
             ingest_stats=ingest_stats,
             imports=SqlImportLedger(database),
-            usage=SqlUsageReader(database),
+            usage=UsageReader(database),
             alerts=AlertParts(
                 store=AlertStore(catalog),
                 catalog=control.catalog,

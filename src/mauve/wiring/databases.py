@@ -9,9 +9,8 @@ import sqlalchemy as sa
 
 from mauve.config import Settings
 from mauve.stores.catalog.catalog import Catalog
-from mauve.stores.deliveries import DeliveryReader
 from mauve.stores.ledger import LedgerWriter, LoadLedger
-from mauve.stores.ledger.deliveries import SqlDeliveryReader
+from mauve.stores.ledger.deliveries import DeliveryReader
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
@@ -91,4 +90,4 @@ def open_ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
 @contextmanager
 def open_delivery_reader(settings: Settings) -> Iterator[DeliveryReader]:
     with closing(open_ledger_database(settings)) as database:
-        yield SqlDeliveryReader(database)
+        yield DeliveryReader(database)

@@ -1,8 +1,8 @@
 """Wires exports: events from the warehouse, and the ledger directly, in any process."""
 
 from mauve.config import Settings
-from mauve.stores.export import EventExport, LedgerExport
-from mauve.stores.ledger.export import SqlLedgerExport
+from mauve.stores.export import EventExport
+from mauve.stores.ledger.export import LedgerExport
 from mauve.stores.warehouse.chdb.connection import ChdbConnection
 from mauve.stores.warehouse.export import ClickHouseEventExport
 from mauve.stores.warehouse.schema import TABLES
@@ -22,4 +22,4 @@ def open_event_export(settings: Settings) -> EventExport:
 
 
 def open_ledger_export(settings: Settings) -> LedgerExport:
-    return SqlLedgerExport(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S))
+    return LedgerExport(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S))

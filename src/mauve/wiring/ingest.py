@@ -22,7 +22,7 @@ from mauve.overload.loop_fairness import LoopFairness
 from mauve.stores.catalog.published import CHANNEL, Published
 from mauve.stores.data_directory import has_room
 from mauve.stores.ledger.group_commit import GroupedLedger
-from mauve.stores.ledger.usage import SqlUsageReader
+from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.wiring.bootstrap import open_vault
 from mauve.wiring.cluster import is_shared
@@ -53,7 +53,7 @@ async def ingest_parts(
             ledger = GroupedLedger(SqlLedgerWriter(database))
             fairness = LoopFairness()
             clock = clock or SystemClock()
-            caps = EventCaps(own, keyring, SqlUsageReader(database), exchange, clock)
+            caps = EventCaps(own, keyring, UsageReader(database), exchange, clock)
             caps.refresh()
             try:
                 yield IngestParts(

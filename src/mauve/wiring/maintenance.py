@@ -15,9 +15,9 @@ from mauve.maintenance.disk_space import bytes_in
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
-from mauve.stores.ledger.maintenance import SqlLedgerMaintenance
+from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.log.files.copy import copy_unloaded
-from mauve.stores.maintenance import Frozen, LedgerMaintenance, WarehouseMaintenance
+from mauve.stores.maintenance import Frozen, WarehouseMaintenance
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
@@ -101,7 +101,7 @@ def drop_frozen(settings: Settings) -> None:
 
 def open_ledger_maintenance(settings: Settings) -> LedgerMaintenance:
     database = open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)
-    return SqlLedgerMaintenance(database, settings.read_s_max)
+    return LedgerMaintenance(database, settings.read_s_max)
 
 
 def retention(settings: Settings, parts: ControlParts) -> Retention:

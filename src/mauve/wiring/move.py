@@ -29,7 +29,7 @@ from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.catalog.schema import metadata as catalog_metadata
 from mauve.stores.catalog.schema import projects
 from mauve.stores.data_directory import hold, write_private_file
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import metadata as ledger_metadata
 from mauve.stores.sql.copy import copy_tables, count_rows, forget_progress, has_progress
 from mauve.stores.sql.database import Database
@@ -200,8 +200,8 @@ def _database_part(source: Settings, target: Settings, catalog: Database) -> Ite
                 _store("ledger", ledger, new_ledger, ledger_metadata.sorted_tables),
             ],
             _MONEY,
-            SqlLedgerReader(ledger),
-            SqlLedgerReader(new_ledger),
+            LedgerReader(ledger),
+            LedgerReader(new_ledger),
             lambda: _switch_databases(target.data, (catalog, ledger), (new_catalog, new_ledger)),
         )
 

@@ -12,8 +12,8 @@ from mauve.core.clock import Clock, SystemClock
 from mauve.query.answer_cache import AnswerCache
 from mauve.query.dependencies import QueryParts, ReadStores
 from mauve.query.single_flight import Admissions, SingleFlight
-from mauve.stores.ledger.closed_days import SqlClosedDaysReader
-from mauve.stores.ledger.reader import SqlLedgerReader
+from mauve.stores.ledger.closed_days import ClosedDaysReader
+from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.limits.read_meter_sql import SqlReadMeter
@@ -53,7 +53,7 @@ def query_parts(
             max_age_s=settings.read_cache_s,
             flush_s=settings.flush_s,
             meter=meter,
-            stores=ReadStores(warehouse, SqlLedgerReader(database), SqlClosedDaysReader(database)),
+            stores=ReadStores(warehouse, LedgerReader(database), ClosedDaysReader(database)),
             warehouse_flights=warehouse_flights,
             ledger_flights=ledger_flights,
             clock=clock or SystemClock(),

@@ -3,15 +3,13 @@
 Money is summed in integers of any size, so nothing is rounded or overflows.
 """
 
-from collections.abc import Collection, Generator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from mauve.core.subscriptions import MrrChange
-from mauve.core.window import Window
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
@@ -270,47 +268,3 @@ class ReceivedPayment(NamedTuple):
     currency: str
     earned: bool
     source: str
-
-
-class LedgerReader(Protocol):
-    """What the query plane reads. Amounts are exact.
-
-    Generators read as they are consumed, in one transaction; closing one early ends it.
-    """
-
-    def ping(self) -> None:
-        """Return if the ledger is readable, else raise."""
-        ...
-
-    def day_totals(
-        self,
-        projects: Collection[str],
-        window: Window,
-        earned: bool,  # noqa: FBT001 - a stored value, not a switch
-    ) -> Generator[tuple[str, str, str, int], None, None]:
-        """Yield (project, day, currency, total) for days with payments, in this order; never hold all in memory."""
-        ...
-
-    def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
-        """Return (project, currency, sum of mrr) of current rows with status `active`, in this order."""
-        ...
-
-    def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
-        """Yield the changes of MRR by project and day, without holding all in memory.
-
-        Earlier changes are on the first day of the window, in addition to that day's own; versions dated after it are
-        omitted.
-        """
-        ...
-
-    def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
-        """Yield the same, with versions dated after the window on its last day."""
-        ...
-
-    def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
-        """Return the revisions of projects that have money. Every transaction that changes money raises them."""
-        ...
-
-    def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
-        """Return the payments received last, not before `since_ms`, latest first."""
-        ...

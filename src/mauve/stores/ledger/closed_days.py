@@ -44,7 +44,7 @@ class SqlClosedDays:
             reopen_days(tx, first)
 
 
-class SqlClosedDaysReader:
+class ClosedDaysReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -55,6 +55,10 @@ class SqlClosedDaysReader:
     def users(
         self, projects: Collection[str], seen: Activity, window: Window
     ) -> tuple[date | None, list[tuple[str, str, int]]]:
+        """Return the last closed day, and (project, day, users) of closed days in the window, by project and day.
+
+        Both are read in one transaction. Days without users are omitted.
+        """
         query = sa.select(day_users.c.project, day_users.c.day, day_users.c.users).where(
             day_users.c.project.in_(projects),
             day_users.c.seen == seen,

@@ -50,16 +50,23 @@ def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
         )
 
 
-class SqlDeliveryReader:
+class DeliveryReader:
+    """What the owner sees.
+
+    - A delivery is counted permanently, and kept until its project has `DELIVERIES_KEPT` newer ones.
+    """
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def recent(self, project: str) -> list[Delivery]:
+        """Return the stored deliveries, newest first."""
         query = sa.select(deliveries).where(deliveries.c.project == project).order_by(_NEWEST_FIRST)
         with self._database.reading() as tx:
             return [_delivery_from(row) for row in tx.execute(query.limit(DELIVERIES_KEPT)).mappings()]
 
     def tallies(self, project: str) -> list[Tally]:
+        """Return the counts, by provider and label."""
         query = sa.select(delivery_tallies).where(delivery_tallies.c.project == project)
         with self._database.reading() as tx:
             found = [Tally(**row) for row in tx.execute(query).mappings()]

@@ -31,7 +31,13 @@ _VERSION: Final = (
 _VERSION_PLACE: Final = (_version.key, _version.at, _version.rank, _version.sequence)
 
 
-class SqlLedgerExport:
+class LedgerExport:
+    """Reads the ledger: everything that was recorded before the first page, once, and maybe some of what is later.
+
+    Payments are in order of occurrence, versions by subscription and then in order of validity. A person's versions are
+    those that name them as the customer, or in a field of the payload that is meant for it.
+    """
+
     def __init__(self, database: Database) -> None:
         self._database = database
 

@@ -31,11 +31,12 @@ def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
     tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
 
 
-class SqlIngestStatsReader:
+class IngestStatsReader:
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def counts(self, project: str, window: Window) -> list[IngestCount]:
+        """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
         query = (
             sa.select(arrivals.c.word, sa.func.sum(arrivals.c.count), sa.func.max(arrivals.c.last_at))
             .where(
@@ -49,6 +50,10 @@ class SqlIngestStatsReader:
             return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))
 
     def key_uses(self, since: int, now: int) -> dict[str, int]:
+        """Return the last use of each key used after a moment, by key id; all in epoch ms.
+
+        A use is later than now if a clock ran ahead.
+        """
         months = [day.isoformat() for day in month_starts_between(since, now)]  # Few rows, unlike those of all days.
         query = (
             sa.select(arrivals.c.word, sa.func.max(arrivals.c.last_at))

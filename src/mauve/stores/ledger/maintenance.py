@@ -17,7 +17,13 @@ _TABLES_BY_PROJECT: Final = tuple(table for table in metadata.sorted_tables if "
 _NOTHING: Final = b"{}"
 
 
-class SqlLedgerMaintenance:
+class LedgerMaintenance:
+    """Works while others record and load.
+
+    - A payment keeps its id, digest, times and money, so a repeat is still a duplicate.
+    - A subscription version keeps its id and everything that MRR depends on.
+    """
+
     def __init__(self, database: Database, longest_read_s: float) -> None:
         self._database = database
         self._journal_patience_s = 2 * longest_read_s
@@ -30,6 +36,7 @@ class SqlLedgerMaintenance:
         )
 
     def delete_project(self, project: str) -> DeletedEntries:
+        """Delete everything about a project, in steps. Calling it again after an interruption deletes the rest."""
         deleted = {table.name: self._delete_rows(table, project) for table in _TABLES_BY_PROJECT}
         return DeletedEntries(
             payments=deleted[payments.name],
@@ -38,6 +45,7 @@ class SqlLedgerMaintenance:
         )
 
     def empty_journal(self) -> bool:
+        """Remove copies of changed rows from the journal; return False if a reader prevents it for too long."""
         return self._database.empty_journal(self._journal_patience_s)
 
     def close(self) -> None:

@@ -32,18 +32,22 @@ class _Delivered(msgspec.Struct):
 _DELIVERED: Final = msgspec.json.Decoder(_Delivered)
 
 
-class SqlPaymentReader:
+class PaymentReader:
+    """The list is ordered by time of occurrence, latest first, then by id. Pages contain every payment once."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def page(
         self, project: str, chosen: PaymentFilter, after: PaymentPosition | None, limit: int
     ) -> list[ListedPayment]:
+        """Return the payments after a position; None starts with the latest."""
         query = sa.select(*_SHOWN).where(_columns.project == project, *_chosen(chosen), _starts(chosen.window, after))
         query = query.order_by(_columns.occurred_at.desc(), _columns.id.desc()).limit(limit)
         return self._read(query)
 
     def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
+        """Return those of the payments with these ids that exist, in any order."""
         return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
 
     def _read(self, query: sa.Select[Any]) -> list[ListedPayment]:

@@ -15,11 +15,17 @@ from mauve.stores.sql.database import Database
 _ROWS_AT_ONCE: Final = 1_000
 
 
-class SqlLedgerReader:
+class LedgerReader:
+    """What the query plane reads. Amounts are exact.
+
+    Generators read as they are consumed, in one transaction; closing one early ends it.
+    """
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def ping(self) -> None:
+        """Return if the ledger is readable, else raise."""
         with self._database.reading() as tx:
             tx.execute(sa.select(day_totals.c.project).limit(1))
 
@@ -29,6 +35,7 @@ class SqlLedgerReader:
         window: Window,
         earned: bool,  # noqa: FBT001 - a stored value, not a switch
     ) -> Generator[tuple[str, str, str, int], None, None]:
+        """Yield (project, day, currency, total) for days with payments, in this order; never hold all in memory."""
         totals = day_totals.c
         query = (
             sa.select(totals.project, totals.day, totals.currency, totals.total)
@@ -46,6 +53,7 @@ class SqlLedgerReader:
             yield from ((project, day, currency, total) for project, day, currency, total in rows)
 
     def current_mrr(self, projects: Collection[str]) -> list[tuple[str, str, int]]:
+        """Return (project, currency, sum of mrr) of current rows with status `active`, in this order."""
         with self._database.reading() as tx:
             found = totals_of(tx, projects)
         return sorted(
@@ -56,19 +64,27 @@ class SqlLedgerReader:
         )
 
     def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        """Yield the changes of MRR by project and day, without holding all in memory.
+
+        Earlier changes are on the first day of the window, in addition to that day's own; versions dated after it are
+        omitted.
+        """
         with self._database.reading() as tx:
             yield from changes_in(tx, projects, window)
 
     def mrr_changes_until_now(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
+        """Yield the same, with versions dated after the window on its last day."""
         with self._database.reading() as tx:
             yield from changes_until_now(tx, projects, window)
 
     def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
+        """Return the revisions of projects that have money. Every transaction that changes money raises them."""
         query = sa.select(money_revisions).where(money_revisions.c.project.in_(projects))
         with self._database.reading() as tx:
             return {row.project: row.revision for row in tx.execute(query)}
 
     def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
+        """Return the payments received last, not before `since_ms`, latest first."""
         columns = [payments.c[name] for name in ReceivedPayment._fields]
         query = (
             sa.select(*columns)

@@ -38,7 +38,9 @@ _ORDERS: Final[Mapping[SubscriptionOrder, tuple[sa.Column[Any], ...]]] = {
 _DESCENDING: Final = frozenset({SubscriptionOrder.UPDATED, SubscriptionOrder.MRR})
 
 
-class SqlSubscriptionReader:
+class SubscriptionReader:
+    """Pages contain every subscription once, unless its place changes."""
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
@@ -47,11 +49,13 @@ class SqlSubscriptionReader:
             return _page(tx, project, query, limit)
 
     def with_ids(self, project: str, ids: Sequence[str]) -> list[CurrentSubscription]:
+        """Return those of the subscriptions with these ids that exist, in any order."""
         keys = [key_of(id_) for id_ in ids]
         with self._database.reading() as tx:
             return _listed(tx, sa.select(*_SHOWN).where(_columns.project == project, _columns.key.in_(keys)))
 
     def summary(self, project: str, query: SubscriptionQuery, limit: int, counts_max: int) -> SubscriptionSummary:
+        """Return a page together with MRR and counts, which do not depend on the query."""
         with self._database.reading() as tx:
             totals = totals_of(tx, [project]).get(project, {})
             return SubscriptionSummary(

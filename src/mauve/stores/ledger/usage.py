@@ -22,7 +22,14 @@ _ORGANIZATIONS_AT_ONCE: Final = 500
 _ROWS_AT_ONCE: Final = 256
 
 
-class SqlUsageReader:
+class UsageReader:
+    """What the ledger has counted.
+
+    - `counted` reads in one transaction: an event is either in `events` or after `positions`, never both.
+    - `mixed` holds the records after the position and above `mixed_after` of the given organizations. Asking again from
+      `mixed_through` misses none.
+    """
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
