@@ -8,8 +8,7 @@ import pytest
 from mauve.core.window import Window
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger.maintenance import LedgerMaintenance
-from mauve.stores.ledger.payment_list import PaymentReader
-from mauve.stores.payments import PaymentFilter, PaymentPosition
+from mauve.stores.ledger.payment_list import PaymentFilter, PaymentPosition, PaymentReader
 from support.ledger_entries import NOW, ODD_IDS, a_payment, a_version
 from support.query_plans import sqlite_plans
 

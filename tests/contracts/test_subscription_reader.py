@@ -9,8 +9,13 @@ import pytest
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.ledger.schema import subscription_versions
-from mauve.stores.ledger.subscription_list import SubscriptionReader
-from mauve.stores.subscriptions import ID_CHARACTERS_SHOWN, SubscriptionOrder, SubscriptionQuery, position_of
+from mauve.stores.ledger.subscription_list import (
+    ID_CHARACTERS_SHOWN,
+    SubscriptionOrder,
+    SubscriptionQuery,
+    SubscriptionReader,
+    position_of,
+)
 from support.ledger_entries import a_version, rows_of
 from support.query_plans import sqlite_plans
 

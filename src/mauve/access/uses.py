@@ -7,8 +7,7 @@ from mauve.core.clock import Clock
 from mauve.core.times import DAY_MS
 from mauve.stores.catalog.keys import Keys
 from mauve.stores.catalog.tokens import Tokens
-from mauve.stores.ingest_stats import DAYS_KEPT
-from mauve.stores.ledger.ingest_stats import IngestStatsReader
+from mauve.stores.ledger.ingest_stats import DAYS_KEPT, IngestStatsReader
 
 USES_FLUSH_EVERY_S: Final = 20.0
 _OVERLAP_MS: Final = 120_000  # Processes write their uses at different times: look back far enough to miss none.

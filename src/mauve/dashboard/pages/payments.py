@@ -18,8 +18,7 @@ from mauve.dashboard.text import instant
 from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger import CLIENT
-from mauve.stores.ledger.payment_list import PaymentReader
-from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
+from mauve.stores.ledger.payment_list import ListedPayment, PaymentFilter, PaymentPosition, PaymentReader
 
 PAGE_ROWS: Final = 50
 SOURCES: Final[Mapping[str, str]] = {CLIENT: "API", **BILLER_NAMES}

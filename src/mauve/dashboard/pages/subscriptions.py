@@ -17,12 +17,12 @@ from mauve.dashboard.rendering import page
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.text import instant, listed
 from mauve.dashboard.twins import LOOKED_AT, twins_among
-from mauve.stores.ledger.subscription_list import SubscriptionReader
-from mauve.stores.subscriptions import (
+from mauve.stores.ledger.subscription_list import (
     CurrentSubscription,
     SubscriptionOrder,
     SubscriptionPosition,
     SubscriptionQuery,
+    SubscriptionReader,
     position_of,
 )
 

@@ -15,8 +15,8 @@ from mauve.ingest.webhooks.billers import ParsedDelivery
 from mauve.ingest.webhooks.parsed import IGNORED, ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.ingest.webhooks.truncation import truncate_texts
 from mauve.ingest.webhooks.warnings import DeliveryWarning
-from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
+from mauve.stores.ledger.deliveries import Delivery, DeliveryResult
 
 _ENCODER: Final = msgspec.json.Encoder()
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from mauve.core.money import Money
 from mauve.ingest.webhooks.bounded_json import Document, Shape, TooLong
 from mauve.ingest.webhooks.warnings import DeliveryWarning
-from mauve.stores.deliveries import DeliveryResult
+from mauve.stores.ledger.deliveries import DeliveryResult
 
 _ID_BYTES_MAX: Final = 255
 _STATUS_CHARACTERS_MAX: Final = 128  # The billers' own are far shorter.

@@ -38,7 +38,7 @@ from mauve.ingest.webhooks.parsed import (
     value_at,
 )
 from mauve.ingest.webhooks.warnings import DeliveryWarning
-from mauve.stores.deliveries import DeliveryResult
+from mauve.stores.ledger.deliveries import DeliveryResult
 
 _ID_PREFIX: Final = ID_PREFIXES[Provider.BILLER_A]
 _PAYMENT_TYPE: Final = "invoice.paid"

@@ -1,7 +1,8 @@
 """List payments, latest first."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -10,8 +11,38 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window, midnight_ms
 from mauve.stores.ledger import CLIENT
 from mauve.stores.ledger.schema import payments
-from mauve.stores.payments import ListedPayment, PaymentFilter, PaymentPosition
 from mauve.stores.sql.database import Database
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPayment:
+    id: str
+    occurred_at: int  # epoch ms
+    amount: int  # minor units
+    currency: str
+    earned: bool
+    user: str | None
+    source: str  # `stores.ledger.CLIENT`, or a biller
+    flags: tuple[str, ...] = ()  # what the biller's delivery was warned of; none after an erasure
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentFilter:
+    """Which payments to list. None: any."""
+
+    window: Window  # of UTC days of occurrence, as in `revenue` and `volume`
+    currency: str | None = None
+    source: str | None = None
+    user: str | None = None
+    id: str | None = None
+
+
+class PaymentPosition(NamedTuple):
+    """A payment's place in the list: pages end at one, and continue after it."""
+
+    occurred_at: int
+    id: str
+
 
 _columns: Final = payments.c
 _SHOWN: Final = (
