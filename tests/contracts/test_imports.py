@@ -24,7 +24,7 @@ from mauve.stores.imports import (
     source_of,
 )
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.imports import SqlImportLedger
+from mauve.stores.ledger.imports import ImportLedger
 from mauve.stores.ledger.payments import Claim, take_over
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.warehouse import EventRows, first_seq
@@ -232,7 +232,7 @@ class RacedLedger:
 class TestLedger:
     @pytest.fixture
     def imports(self, ledger_database):
-        return SqlImportLedger(ledger_database)
+        return ImportLedger(ledger_database)
 
     def test_a_chunk_is_recorded_once(self, imports, reader):
         found = imports.begin(a_new_import())

@@ -8,8 +8,8 @@ from mauve.control.dependencies import ControlParts
 from mauve.dashboard.cookie import SessionCookie
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.numbers import Numbers
-from mauve.stores.imports import ImportReader
 from mauve.stores.ledger.deliveries import DeliveryReader
+from mauve.stores.ledger.imports import ImportLedger
 from mauve.stores.ledger.ingest_stats import IngestStatsReader
 from mauve.stores.ledger.payment_list import PaymentReader
 from mauve.stores.ledger.subscription_list import SubscriptionReader
@@ -30,7 +30,7 @@ class DashboardParts:
     deliveries: DeliveryReader
     ingest_stats: IngestStatsReader
     alerts: AlertParts
-    imports: ImportReader
+    imports: ImportLedger
     cookie: SessionCookie
     has_documentation: bool  # whether the site was built
     public_url: str | None  # where browsers reach the service, without a trailing slash

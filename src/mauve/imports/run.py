@@ -32,12 +32,12 @@ from mauve.stores.imports import (
     Import,
     ImportChunk,
     ImportCounts,
-    ImportLedger,
     ImportOutdatedError,
     ImportState,
     ImportWarehouse,
     NewImport,
 )
+from mauve.stores.ledger.imports import ImportLedger
 
 _LATER_IMPORTS_MAX: Final = 10_000
 

@@ -4,8 +4,7 @@ A row of the warehouse is identified by the import's number and its own number i
 holds. So storing a row again changes nothing, and an import can be undone without a list of its rows.
 """
 
-from collections.abc import Iterator, Sequence
-from datetime import date
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Protocol
 
@@ -128,65 +127,6 @@ class ImportChunk(msgspec.Struct, frozen=True):
 
 class ImportOutdatedError(Exception):
     """The import is no longer where this process has left it: it was undone or deleted, or another process runs it."""
-
-
-class ImportReader(Protocol):
-    """What is shown about imports."""
-
-    def latest(self, projects: Sequence[str], imports_max: int) -> list[Import]:
-        """Return the latest imports, latest first."""
-        ...
-
-    def approximate(self, projects: Sequence[str], imports_max: int) -> list[Import]:
-        """Return the latest imports that reconstructed MRR and were not undone, latest first."""
-        ...
-
-    def figures(self, projects: Sequence[str], figures_max: int) -> list[tuple[int, Figure]]:
-        """Return the latest figures with the numbers of their imports, by day, latest first."""
-        ...
-
-
-class ImportLedger(ImportReader, Protocol):
-    """The manifest of imports, and their payments and subscription versions.
-
-    - `commit` records a chunk and moves the import past its rows, in one transaction. It raises `ImportOutdatedError`
-      and changes nothing unless the import is running and at the chunk's first row.
-    - A payment whose id is recorded stands; one of the same import counts as recorded by it.
-    - Nothing of an import counts as usage.
-    """
-
-    def begin(self, new: NewImport) -> Import:
-        """Raise `ImportOutdatedError` if another command has begun to import this file into the project."""
-        ...
-
-    def find(self, number: int) -> Import | None: ...
-
-    def find_file(self, project: str, digest: str) -> Import | None:
-        """Return the import of this file into the project, unless it was undone."""
-        ...
-
-    def restart(self, number: int) -> Import:
-        """Go back to the first row: the warehouse lacks rows that were stored."""
-        ...
-
-    def commit(self, number: int, chunk: ImportChunk) -> Import: ...
-
-    def finish(self, number: int, ended_at: int) -> Import: ...
-
-    def begin_undo(self, number: int) -> Import: ...
-
-    def undo_money(self, number: int) -> Iterator[int]:
-        """Delete payments and subscription versions in small transactions; yield how many each has deleted.
-
-        Totals and MRR are afterwards as if they had never been recorded. Repeating it deletes the rest.
-        """
-        ...
-
-    def finish_undo(self, number: int, ended_at: int) -> Import: ...
-
-    def reopen_days(self, first: date) -> None:
-        """Reopen this day and all later ones. A count that is being computed now will not be stored, either."""
-        ...
 
 
 class StoredRows(msgspec.Struct, frozen=True):

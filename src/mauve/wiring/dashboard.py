@@ -22,7 +22,7 @@ from mauve.query.dependencies import QueryParts
 from mauve.query.numbers import Numbers
 from mauve.stores.alerts import AlertStore
 from mauve.stores.ledger.deliveries import DeliveryReader
-from mauve.stores.ledger.imports import SqlImportLedger
+from mauve.stores.ledger.imports import ImportLedger
 from mauve.stores.ledger.ingest_stats import IngestStatsReader
 from mauve.stores.ledger.payment_list import PaymentReader
 from mauve.stores.ledger.subscription_list import SubscriptionReader
@@ -50,7 +50,7 @@ def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts
             subscriptions=SubscriptionReader(database),
             deliveries=deliveries,
             ingest_stats=ingest_stats,
-            imports=SqlImportLedger(database),
+            imports=ImportLedger(database),
             usage=UsageReader(database),
             alerts=AlertParts(
                 store=AlertStore(catalog),

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
 from mauve.config import Settings
-from mauve.stores.imports import ImportLedger, ImportWarehouse
-from mauve.stores.ledger.imports import SqlImportLedger
+from mauve.stores.imports import ImportWarehouse
+from mauve.stores.ledger.imports import ImportLedger
 from mauve.stores.warehouse.chdb.connection import ChdbConnection
 from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
 from mauve.stores.warehouse.schema import TABLES
@@ -17,7 +17,7 @@ from mauve.wiring.paths import warehouse_path
 @contextmanager
 def open_import_ledger(settings: Settings) -> Iterator[ImportLedger]:
     database = open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)
-    with closing(SqlImportLedger(database)) as ledger:
+    with closing(ImportLedger(database)) as ledger:
         yield ledger
 
 

@@ -40,11 +40,20 @@ _SOURCES: Final = sa.select(payments.c.project, payments.c.id, payments.c.source
 )
 
 
-class SqlImportLedger:
+class ImportLedger:
+    """The manifest of imports, and their payments and subscription versions.
+
+    - `commit` records a chunk and moves the import past its rows, in one transaction. It raises `ImportOutdatedError`
+      and changes nothing unless the import is running and at the chunk's first row.
+    - A payment whose id is recorded stands; one of the same import counts as recorded by it.
+    - Nothing of an import counts as usage.
+    """
+
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, new: NewImport) -> Import:
+        """Raise `ImportOutdatedError` if another command has begun to import this file into the project."""
         row = msgspec.structs.asdict(new) | {"state": ImportState.RUNNING, "rows": 0, "counts": "{}"}
         with self._database.writing() as tx:
             insert = upsert(tx.dialect.name, imports).values(row).on_conflict_do_nothing().returning(imports.c.number)
@@ -59,17 +68,21 @@ class SqlImportLedger:
         return next(iter(self._found(imports.c.number == number, 1)), None)
 
     def find_file(self, project: str, digest: str) -> Import | None:
+        """Return the import of this file into the project, unless it was undone."""
         is_it = (imports.c.project == project) & (imports.c.digest == digest) & (imports.c.state != ImportState.UNDONE)
         return next(iter(self._found(is_it, 1)), None)
 
     def latest(self, projects: Sequence[str], imports_max: int) -> list[Import]:
+        """Return the latest imports, latest first."""
         return self._found(imports.c.project.in_(projects), imports_max)
 
     def approximate(self, projects: Sequence[str], imports_max: int) -> list[Import]:
+        """Return the latest imports that reconstructed MRR and were not undone, latest first."""
         of_projects = imports.c.project.in_(projects) & imports.c.is_approximate
         return self._found(of_projects & (imports.c.state != ImportState.UNDONE), imports_max)
 
     def restart(self, number: int) -> Import:
+        """Go back to the first row: the warehouse lacks rows that were stored."""
         with self._database.writing() as tx:
             return _change(tx, number, {ImportState.RUNNING}, rows=0, counts="{}")
 
@@ -97,6 +110,10 @@ class SqlImportLedger:
             return _change(tx, number, set(ImportState) - {ImportState.UNDONE}, state=ImportState.UNDOING)
 
     def undo_money(self, number: int) -> Iterator[int]:
+        """Delete payments and subscription versions in small transactions; yield how many each has deleted.
+
+        Totals and MRR are afterwards as if they had never been recorded. Repeating it deletes the rest.
+        """
         found = self.find(number)
         if found is None:
             raise ImportOutdatedError(_OUTDATED)
@@ -110,10 +127,12 @@ class SqlImportLedger:
             return _change(tx, number, {ImportState.UNDOING}, state=ImportState.UNDONE, ended_at=ended_at)
 
     def reopen_days(self, first: date) -> None:
+        """Reopen this day and all later ones. A count that is being computed now will not be stored, either."""
         with self._database.writing() as tx:
             reopen_days(tx, first)
 
     def figures(self, projects: Sequence[str], figures_max: int) -> list[tuple[int, Figure]]:
+        """Return the latest figures with the numbers of their imports, by day, latest first."""
         columns = imported_figures.c
         query = (
             sa.select(columns.number, columns.day, columns.name, columns.value)
