@@ -37,7 +37,7 @@ from mauve.stores.warehouse import WarehouseReader
 from mauve.stores.warehouse.chdb.connection import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts

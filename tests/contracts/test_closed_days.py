@@ -6,8 +6,7 @@ import pytest
 
 from mauve.core.events import Activity
 from mauve.core.window import Window
-from mauve.stores.closed_days import DayUsers
-from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays
+from mauve.stores.ledger.closed_days import ClosedDaysReader, DayUsers, SqlClosedDays
 
 DAY = date(2026, 11, 2)
 ALWAYS = Window(date.min, date.max)

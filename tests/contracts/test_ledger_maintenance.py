@@ -9,10 +9,9 @@ import pytest
 from mauve.core.batch import packed_header
 from mauve.core.events import Activity
 from mauve.maintenance.delete_app import delete_projects
-from mauve.stores.closed_days import DayUsers
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.ledger import schema as ledger_schema
-from mauve.stores.ledger.closed_days import SqlClosedDays
+from mauve.stores.ledger.closed_days import DayUsers, SqlClosedDays
 from mauve.stores.ledger.ingest_stats import IngestStats
 from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.maintenance import DeletedEntries, ErasedEntries

@@ -13,8 +13,8 @@ from functools import cache
 from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at
 from mauve.stores import StoreUnavailableError
-from mauve.stores.closed_days import DayUsers
 from mauve.stores.ledger import Intent, LeaseLostError, StepOutdatedError, Turn
+from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 

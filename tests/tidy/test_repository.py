@@ -13,8 +13,8 @@ from pathlib import Path
 import yaml
 
 from mauve.core.problems import Code
+from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger.deliveries import DeliveryResult
 
 ROOT = Path(__file__).parents[2]

@@ -7,8 +7,8 @@ from mauve.demo.billing import recent_deliveries
 from mauve.demo.dates import DateRange, is_weekend
 from mauve.demo.history import ProjectRef, history_of
 from mauve.demo.profiles import PROFILES, Plan
+from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger.deliveries import DeliveryResult
 
 NOW = 1_800_000_000_000  # a Friday, 08:00 UTC

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mauve.server.orphans import keep_reaping, reap
+from mauve.server.supervisor import keep_reaping, reap
 from support.service import eventually, is_alive
 
 PR_SET_CHILD_SUBREAPER = 36

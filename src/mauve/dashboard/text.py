@@ -8,7 +8,7 @@ from typing import Final
 from mauve.core.app import Environment
 from mauve.core.money import minor_digits
 from mauve.core.text import count, counted, day, moment, moment_at, money, tenths
-from mauve.ingest.webhooks.warnings import DeliveryWarning
+from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.metrics.summaries import Change
 
 __all__ = [

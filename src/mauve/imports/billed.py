@@ -15,8 +15,7 @@ from mauve.imports.files import DOCUMENT_BYTES_MAX, lines_of
 from mauve.imports.items import SKIPPED, Bad, Item, Money, Target, time_fault
 from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
-from mauve.ingest.webhooks.parsed import SkippedEvent, epoch_seconds
-from mauve.ingest.webhooks.warnings import DeliveryWarning
+from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent, epoch_seconds
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import rank_of, source_of
 from mauve.stores.ledger import Entry

@@ -15,9 +15,8 @@ from mauve.core.window import period_of
 from mauve.ingest import accept, rules
 from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_reply
 from mauve.ingest.cors import EVENT_HEADERS, PREFLIGHT, with_cors
-from mauve.ingest.credential_hint import with_credential_hint
 from mauve.ingest.dependencies import IngestParts
-from mauve.ingest.hints import NO_HINTS, Hints, with_hints
+from mauve.ingest.hints import NO_HINTS, Hints, with_credential_hint, with_hints
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
@@ -27,9 +26,8 @@ from mauve.stores.published import PublishedKey
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.browser_client import browser_client_reply, is_browser_client_path
 from mauve.web.compression import inflated, too_large
-from mauve.web.drain import Drain
 from mauve.web.envelopes import data_reply, wrong_method
-from mauve.web.health import drain_state, health, readiness
+from mauve.web.health import Drain, drain_state, health, readiness
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 from mauve.web.parameters import with_unknown_hint
 

@@ -6,7 +6,7 @@ from typing import Final
 import structlog
 
 from mauve.core.window import DAY, Window, sunday_of
-from mauve.stores.closed_days import ClosedDays
+from mauve.stores.ledger.closed_days import ClosedDays
 from mauve.stores.warehouse import WarehouseSummary
 
 # Events are dated at most seven days back. One more day, because those received just before midnight load after it.

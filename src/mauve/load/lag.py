@@ -10,7 +10,31 @@ import structlog
 from mauve.core.batch import arrival_of
 from mauve.core.clock import CLOCK_SLACK_MS, Clock
 from mauve.stores.ledger import LoadLedger
-from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, StreamReader
+from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, LogReader, StreamReader
+
+
+def ends_of(ledger: LoadLedger, source: LogReader) -> dict[int, int]:
+    """Return where each stream ends now: every record that was acknowledged before has a lower number, or this one."""
+    return {stream: source.last_number(stream) for stream in source.streams()} | {
+        MIXED_STREAM: ledger.last_event_number()
+    }
+
+
+def are_loaded(ends: Mapping[int, int], ledger: LoadLedger, streams: Mapping[int, StreamReader]) -> bool:
+    """Return whether no record up to these ends waits. An end may be higher than the number of the last record."""
+    positions = ledger.positions()
+    for stream, end in ends.items():
+        after = positions.get(stream, 0)
+        if after >= end:
+            continue
+        if stream == MIXED_STREAM:
+            waiting = any(record.number <= end for record in ledger.read_events(after, bytes_max=1)[:1])
+        else:
+            waiting = stream in streams and any(True for _ in streams[stream].records(after, end))
+        if waiting:
+            return False
+    return True
+
 
 SLACK_S: Final = 3.0  # A step may be slow, and a record may just miss one.
 _LOOK_EVERY_S: Final = 1.0

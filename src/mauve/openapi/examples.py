@@ -23,8 +23,7 @@ from mauve.core.window import Window, period_ends_at
 from mauve.ingest import accept, rules, wire
 from mauve.ingest import plane as ingest
 from mauve.ingest.cors import PREFLIGHT, with_cors
-from mauve.ingest.credential_hint import with_credential_hint
-from mauve.ingest.hints import with_hints
+from mauve.ingest.hints import with_credential_hint, with_hints
 from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
 from mauve.ingest.webhooks import endpoint as webhook
 from mauve.ingest.wire import ITEMS_MAX

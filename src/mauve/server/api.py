@@ -24,7 +24,7 @@ from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.wiring.control import control_parts
 from mauve.wiring.dashboard import dashboard_parts
 from mauve.wiring.ingest import open_keyring

@@ -25,9 +25,8 @@ from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.web.app import response_from, starlette_app
 from mauve.web.asgi import AsgiRequest, matchable_path, send_reply
 from mauve.web.browser_client import is_browser_client_path
-from mauve.web.drain import Drain
 from mauve.web.envelopes import data_reply, wrong_method
-from mauve.web.health import drain_state, health, readiness
+from mauve.web.health import Drain, drain_state, health, readiness
 
 
 @dataclass(frozen=True, slots=True)

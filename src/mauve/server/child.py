@@ -25,7 +25,7 @@ from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import HeldError
 from mauve.stores.log import LogWriter
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.web.http1.listener import CONNECTIONS_MAX
 
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, plus the stores' files

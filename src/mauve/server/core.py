@@ -22,7 +22,7 @@ from mauve.server.loader import end_turn, has_warehouse, start_loading
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
 from mauve.server.scheduled_backups import BackupProcess, start_backups
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.wiring.control import control_parts
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.maintenance import drop_frozen

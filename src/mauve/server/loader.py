@@ -22,7 +22,7 @@ from mauve.server.engine_gauges import EngineGauges
 from mauve.server.heartbeat import LoadWatch
 from mauve.server.preparation import Preparation
 from mauve.server.request_guard import RequestGuard
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader

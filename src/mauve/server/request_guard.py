@@ -12,9 +12,9 @@ from mauve.control.plane import is_control_path
 from mauve.core.problems import Code, Problem
 from mauve.overload.per_address import PerAddress
 from mauve.web.asgi import flaw_of, send_reply
-from mauve.web.drain import Drain
 from mauve.web.envelopes import control_reply, data_reply
 from mauve.web.head_rules import Flaw
+from mauve.web.health import Drain
 from mauve.web.messages import Reply, json_reply
 
 _CLOSE: Final = {"connection": "close"}

@@ -9,7 +9,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Final
@@ -20,9 +20,28 @@ import structlog
 from mauve.config import Settings
 from mauve.server.child_process import ChildProcess, ServeRefusedError
 from mauve.server.child_protocol import ChildConfig, ChildRole, Ready
-from mauve.server.orphans import keep_reaping
 from mauve.stores.data_directory import Holder, clear_holder, hold, make_private_directory, record_holder
 from mauve.urls import http_url
+
+INIT: Final = 1
+_REAP_EVERY_S: Final = 5.0
+
+
+async def keep_reaping(own: Callable[[], Collection[int]]) -> None:
+    """As process 1, reap ended orphans forever; otherwise the system does. `own` are children that others wait for."""
+    while os.getpid() == INIT:
+        await asyncio.sleep(_REAP_EVERY_S)
+        reap(own())
+
+
+def reap(own: Collection[int]) -> None:
+    """Reap ended children up to the first of our own: its exit code belongs to who waits for it."""
+    try:
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in own:
+            os.waitpid(ended.si_pid, 0)
+    except ChildProcessError:
+        return  # There are no children at all.
+
 
 _STOP_GRACE_S: Final = 8.0
 _RESTART_DELAYS_S: Final = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)

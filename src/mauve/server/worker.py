@@ -10,7 +10,7 @@ from mauve.server.child import expose_metrics, finished, log_failure, repeat, se
 from mauve.server.child_protocol import ChildConfig, Ready
 from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
 from mauve.server.preparation import Preparation
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.web.http1.listener import Listener
 from mauve.wiring.ingest import ingest_parts
 

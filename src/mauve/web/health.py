@@ -11,6 +11,18 @@ from typing import Final
 from mauve.web.envelopes import is_safe_method, wrong_method
 from mauve.web.messages import Reply, json_reply
 
+
+class Drain:
+    """While it is on, everything is answered, `/readyz` with 503, and each reply closes its connection."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.is_on = False
+
+    def begin(self) -> None:
+        self.is_on = True
+
+
 _DRAINING: Final = "this process is about to stop: use another one"
 
 

@@ -16,7 +16,7 @@ from mauve.dashboard.rendering import page
 from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.text import instant
 from mauve.dashboard.twins import LOOKED_AT, twins_among
-from mauve.ingest.webhooks.warnings import DeliveryWarning
+from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.stores.ledger import CLIENT
 from mauve.stores.ledger.payment_list import ListedPayment, PaymentFilter, PaymentPosition, PaymentReader
 

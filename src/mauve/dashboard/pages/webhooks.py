@@ -16,9 +16,9 @@ from mauve.core.problems import not_found
 from mauve.dashboard.context import MemberContext, project_of
 from mauve.dashboard.rendering import page, see_other
 from mauve.ingest.webhooks.billers import BILLERS
+from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signature_failures import counted_once
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger.deliveries import Delivery, DeliveryResult, Tally
 
 DELIVERIES_SHOWN: Final = 50

@@ -11,8 +11,35 @@ from functools import cache
 from typing import Final
 
 from mauve.core.money import Money, is_currency, minor_digits
-from mauve.ingest.webhooks.parsed import UnusableEventError
-from mauve.ingest.webhooks.warnings import DeliveryWarning
+from mauve.ingest.webhooks.parsed import DeliveryWarning, UnusableEventError
+
+TERMINAL_STAGE: Final = 2
+_INITIAL: Final = frozenset({"incomplete"})
+_TERMINAL: Final = frozenset({"canceled", "incomplete_expired"})
+_INTERVAL_COUNT_MAX: Final = 100_000  # 270 years of days
+_PER_MONTH: Final[Mapping[object, Fraction]] = {
+    "day": Fraction(365, 12),
+    "week": Fraction(52, 12),
+    "month": Fraction(1),
+    "year": Fraction(1, 12),
+}
+
+
+def times_a_month(interval: object, interval_count: object) -> Fraction | None:
+    """Return how often a price is charged per month; None for an unknown interval."""
+    count = 1 if interval_count is None else interval_count
+    if type(count) is not int or not 1 <= count <= _INTERVAL_COUNT_MAX:
+        raise UnusableEventError(DeliveryWarning.INTERVAL_UNUSABLE)
+    factor = _PER_MONTH.get(interval) if isinstance(interval, str) else None
+    return None if factor is None else factor / count
+
+
+def stage_of(status: str) -> int:
+    """Return 0 for the initial status, which never returns, 2 for the terminal ones, and 1 for all others."""
+    if status in _INITIAL:
+        return 0
+    return TERMINAL_STAGE if status in _TERMINAL else 1
+
 
 MINOR_UNITS_MAX: Final = 2**53 - 1
 # Currencies in which the billers count other digits than ISO 4217. The two billers agree.

@@ -15,14 +15,13 @@ from mauve.core.secret import Secret
 from mauve.ingest.webhooks import polar as biller_b
 from mauve.ingest.webhooks import stripe as biller_a
 from mauve.ingest.webhooks.bounded_json import BoundError, Shape, parse_document
-from mauve.ingest.webhooks.parsed import Json, ParsedEvent, SkippedEvent, UnusableEventError
+from mauve.ingest.webhooks.parsed import DeliveryWarning, Json, ParsedEvent, SkippedEvent, UnusableEventError
 from mauve.ingest.webhooks.signatures import (
     Headers,
     SignatureFailure,
     check_biller_a_signature,
     check_biller_b_signature,
 )
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger.deliveries import DeliveryResult
 
 _TYPE: Final = re.compile(r"[a-z0-9_.]{1,100}", re.ASCII)

@@ -12,9 +12,8 @@ from mauve.core.biller import Provider
 from mauve.core.money import Money
 from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import ParsedDelivery
-from mauve.ingest.webhooks.parsed import IGNORED, ParsedPayment, ParsedSubscription, SkippedEvent
+from mauve.ingest.webhooks.parsed import IGNORED, DeliveryWarning, ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.ingest.webhooks.truncation import truncate_texts
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 from mauve.stores.ledger.deliveries import Delivery, DeliveryResult
 

@@ -14,12 +14,14 @@ from mauve.ingest.webhooks.amounts import (
     money_from_billed,
     rounded_money,
     scale_of,
+    stage_of,
+    times_a_month,
 )
 from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Document, Fields, Shape
-from mauve.ingest.webhooks.mrr import stage_of, times_a_month
 from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
+    DeliveryWarning,
     Json,
     ParsedEvent,
     ParsedPayment,
@@ -33,7 +35,6 @@ from mauve.ingest.webhooks.parsed import (
     status_text,
     value_at,
 )
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 
 _ID_PREFIX: Final = ID_PREFIXES[Provider.BILLER_B]
 _PAYMENT_TYPE: Final = "order.paid"

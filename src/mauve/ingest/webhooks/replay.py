@@ -9,8 +9,7 @@ from typing import BinaryIO, Final, Protocol
 from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
-from mauve.ingest.webhooks.parsed import SkippedEvent
-from mauve.ingest.webhooks.warnings import DeliveryWarning
+from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.ledger.deliveries import DeliveryResult
 

@@ -10,18 +10,21 @@ from typing import Any, Final, NamedTuple
 
 from mauve.core.biller import ID_PREFIXES, Provider
 from mauve.ingest.webhooks.amounts import (
+    TERMINAL_STAGE,
     billed_units,
     currency_code,
     exact_amount,
     money_from_billed,
     rounded_money,
     scale_of,
+    stage_of,
+    times_a_month,
 )
 from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Items, TooLong
-from mauve.ingest.webhooks.mrr import TERMINAL_STAGE, stage_of, times_a_month
 from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
+    DeliveryWarning,
     Json,
     ParsedEvent,
     ParsedPayment,
@@ -37,7 +40,6 @@ from mauve.ingest.webhooks.parsed import (
     status_text,
     value_at,
 )
-from mauve.ingest.webhooks.warnings import DeliveryWarning
 from mauve.stores.ledger.deliveries import DeliveryResult
 
 _ID_PREFIX: Final = ID_PREFIXES[Provider.BILLER_A]

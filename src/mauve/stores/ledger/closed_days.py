@@ -2,16 +2,47 @@
 
 from collections.abc import Collection, Iterable
 from datetime import date, timedelta
-from typing import Final
+from typing import Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 
 from mauve.core.events import Activity
 from mauve.core.window import Window
-from mauve.stores.closed_days import DayUsers
 from mauve.stores.ledger.schema import closed_days, day_users
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
+
+
+class DayUsers(NamedTuple):
+    """How many distinct users a project had on a day, by one kind of activity."""
+
+    project: str
+    seen: Activity
+    day: str  # YYYY-MM-DD
+    users: int
+
+
+class ClosedDays(Protocol):
+    """Where the loader closes days: all up to one day are closed, and none after it.
+
+    - `close` and `reopen` are atomic, and durable when they return.
+    - A day is reopened before anything is loaded into it, so that no outdated count is read.
+    - `close` changes nothing if another process has reopened days since `through` was last asked here: the counts were
+      computed before, and may lack what that process has loaded.
+    """
+
+    def through(self) -> date | None:
+        """Return the last closed day, or None."""
+        ...
+
+    def close(self, through: date, users: Iterable[DayUsers]) -> None:
+        """Close all days up to and including this one, with the users of those that were open."""
+        ...
+
+    def reopen(self, first: date) -> None:
+        """Reopen this day and all later ones, if they were closed."""
+        ...
+
 
 _ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction in which no statement arrives for seconds.
 _BEFORE_ALL: Final = date(1969, 12, 31)  # no event is that old: no day is closed

@@ -14,7 +14,7 @@ import msgspec
 
 from mauve.core.events import Activity
 from mauve.core.window import Window
-from mauve.stores.closed_days import DayUsers
+from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX
 
 ITEMS_PER_RECORD_MAX: Final = 1024

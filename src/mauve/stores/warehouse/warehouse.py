@@ -10,7 +10,7 @@ import structlog
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.stores.closed_days import DayUsers
+from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
 from mauve.stores.warehouse.chdb.connection import Connection
 from mauve.stores.warehouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow

@@ -11,8 +11,8 @@ import structlog
 
 from mauve.overload.per_address import PerAddress
 from mauve.web.body import Pace
-from mauve.web.drain import Drain
 from mauve.web.head_rules import Flaw
+from mauve.web.health import Drain
 from mauve.web.http1 import replies
 from mauve.web.http1.head import Head, HeadCache
 from mauve.web.http1.reader import Reader

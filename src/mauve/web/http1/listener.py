@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from mauve.web.drain import Drain
+from mauve.web.health import Drain
 from mauve.web.http1.connection import Answer, Begin, Connection, SharedState, begin_nothing
 from mauve.web.http1.replies import date_line
 
