@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from mauve.stores import StoreUnavailableError
+from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import DELIVERIES_KEPT, Delivery, DeliveryReader, DeliveryResult, Tally
+from mauve.stores.ledger.deliveries import DeliveryReader
 from support.ledger_entries import NOW, a_payment, everything_in
 
 

@@ -9,10 +9,10 @@ import pytest
 from mauve.core.batch import packed_header
 from mauve.core.events import Activity
 from mauve.maintenance.delete_app import delete_projects
+from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.ledger import schema as ledger_schema
 from mauve.stores.ledger.closed_days import DayUsers, SqlClosedDays
-from mauve.stores.ledger.ingest_stats import IngestStats
 from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.maintenance import DeletedEntries, ErasedEntries
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals

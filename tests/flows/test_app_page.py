@@ -18,9 +18,9 @@ from mauve.core.window import today_at
 from mauve.dashboard.text import moment
 from mauve.ingest.stats import write_stats
 from mauve.metrics.registry import METRICS
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
+from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import Delivery, DeliveryResult, Tally
-from mauve.stores.ledger.ingest_stats import IngestStats
 from mauve.wiring.databases import open_ledger_writer
 from mauve.wiring.paths import ledger_path
 from support.billing import SECRET_A, SECRET_B, signed_a, signed_b

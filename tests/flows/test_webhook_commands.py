@@ -14,8 +14,8 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.replay import DryRun, lines_in
+from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import Tally
 from mauve.wiring.databases import open_ledger_writer
 from support.billing import NOW, SECRET_A, mapped_for, sample
 from support.service import ledger_rows, mauve, mauve_json

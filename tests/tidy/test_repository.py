@@ -15,7 +15,7 @@ import yaml
 from mauve.core.problems import Code
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.stores.ledger.deliveries import DeliveryResult
+from mauve.stores.deliveries import DeliveryResult
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))

@@ -40,7 +40,7 @@ from mauve.core.app import App, AppType, Ownership
 from mauve.core.problems import Problem
 from mauve.core.window import Window
 from mauve.stores.alerts import OrganizationTimes
-from mauve.stores.ledger.deliveries import Tally
+from mauve.stores.deliveries import Tally
 
 NOW = int(datetime(2026, 11, 16, 12, tzinfo=UTC).timestamp()) * 1000
 TODAY = date(2026, 11, 16)

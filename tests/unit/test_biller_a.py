@@ -6,7 +6,7 @@ import pytest
 
 from mauve.core.biller import Provider
 from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
-from mauve.stores.ledger.deliveries import DeliveryResult
+from mauve.stores.deliveries import DeliveryResult
 from support.billing import NOW, mapped_for, parsed_event, sample
 
 A = Provider.BILLER_A

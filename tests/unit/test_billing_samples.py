@@ -7,8 +7,8 @@ from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.times import parse_time_us
 from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
+from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import DeliveryResult
 from support.billing import EXPECTED, NOW, SAMPLES, mapped_for, parsed_event, provider_of, sample
 
 NAMES = {

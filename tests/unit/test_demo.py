@@ -9,7 +9,7 @@ from mauve.demo.history import ProjectRef, history_of
 from mauve.demo.profiles import PROFILES, Plan
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.stores.ledger.deliveries import DeliveryResult
+from mauve.stores.deliveries import DeliveryResult
 
 NOW = 1_800_000_000_000  # a Friday, 08:00 UTC
 TARGET = ProjectRef("org_1", "proj_1")

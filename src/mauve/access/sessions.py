@@ -3,7 +3,7 @@
 import hashlib
 import re
 from contextlib import suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mauve.core.ids import Randomness, new_id
 from mauve.core.secret import Secret
@@ -11,7 +11,9 @@ from mauve.core.times import DAY_MS
 from mauve.core.user import Session
 from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import SignedIn
-from mauve.stores.catalog.sessions import Sessions
+
+if TYPE_CHECKING:
+    from mauve.stores.catalog.sessions import Sessions
 
 IDLE_MS: Final = 7 * DAY_MS
 LIFETIME_MS: Final = 30 * DAY_MS
@@ -21,7 +23,7 @@ _AGENT_CHARACTERS_MAX: Final = 200
 _SECRET: Final = re.compile(r"[0-9A-Za-z]{40}", re.ASCII)
 
 
-def begin_session(sessions: Sessions, user_id: str, agent: str, now_ms: int, randomness: Randomness) -> Secret:
+def begin_session(sessions: "Sessions", user_id: str, agent: str, now_ms: int, randomness: Randomness) -> Secret:
     """Sign a user in; return the session secret for the browser, which is not stored."""
     secret = randomness.base62(_SECRET_CHARACTERS)
     session = Session(
@@ -36,7 +38,7 @@ def begin_session(sessions: Sessions, user_id: str, agent: str, now_ms: int, ran
     return Secret(secret)
 
 
-def find_session(sessions: Sessions, credential: str | None, now_ms: int) -> SignedIn | None:
+def find_session(sessions: "Sessions", credential: str | None, now_ms: int) -> SignedIn | None:
     """Return the signed-in user, or None if the session is unknown, idle or expired."""
     if credential is None or _SECRET.fullmatch(credential) is None:
         return None

@@ -8,14 +8,16 @@ import hashlib
 import hmac
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mauve.core.app import Environment
 from mauve.core.credential import Scope
 from mauve.core.ids import Randomness
 from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
-from mauve.stores.catalog.tokens import Tokens
+
+if TYPE_CHECKING:
+    from mauve.stores.catalog.tokens import Tokens
 
 _PREFIX: Final = "ctl_live_"
 _LOOKUP_CHARACTERS: Final = 16
@@ -71,7 +73,7 @@ def mint(randomness: Randomness) -> MintedToken:
     return MintedToken(Secret(f"{_PREFIX}{lookup_id}{secret}"), lookup_id, _digest(secret))
 
 
-def authenticate(tokens: Tokens, credential: str | None) -> Caller:
+def authenticate(tokens: "Tokens", credential: str | None) -> Caller:
     """Return the caller, or raise the same 401 for every bad credential.
 
     An unknown lookup id takes the same steps as a wrong secret, so that timing reveals nothing.

@@ -1,13 +1,16 @@
 """When credentials were last used. Approximate on purpose: it costs a request almost nothing and never fails one."""
 
 import threading
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from mauve.core.clock import Clock
 from mauve.core.times import DAY_MS
-from mauve.stores.catalog.keys import Keys
-from mauve.stores.catalog.tokens import Tokens
-from mauve.stores.ledger.ingest_stats import DAYS_KEPT, IngestStatsReader
+from mauve.stores.ingest_stats import DAYS_KEPT
+
+if TYPE_CHECKING:
+    from mauve.stores.catalog.keys import Keys
+    from mauve.stores.catalog.tokens import Tokens
+    from mauve.stores.ledger.ingest_stats import IngestStatsReader
 
 USES_FLUSH_EVERY_S: Final = 20.0
 _OVERLAP_MS: Final = 120_000  # Processes write their uses at different times: look back far enough to miss none.
@@ -16,7 +19,7 @@ _OVERLAP_MS: Final = 120_000  # Processes write their uses at different times: l
 class CredentialUses:
     """The uses of control tokens and keys in this process, in memory until `flush`; a crash loses a few seconds."""
 
-    def __init__(self, tokens: Tokens, keys: Keys) -> None:
+    def __init__(self, tokens: "Tokens", keys: "Keys") -> None:
         self._tokens = tokens
         self._keys = keys
         # Bounded by the numbers of tokens and keys that exist: only authenticated ones are noted.
@@ -43,7 +46,7 @@ class CredentialUses:
 class KeyUseCopy:
     """Copies the uses that ingest processes have written to the ledger into the catalog, which they never touch."""
 
-    def __init__(self, stats: IngestStatsReader, keys: Keys, clock: Clock) -> None:
+    def __init__(self, stats: "IngestStatsReader", keys: "Keys", clock: Clock) -> None:
         self._stats = stats
         self._keys = keys
         self._clock = clock

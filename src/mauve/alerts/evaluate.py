@@ -16,7 +16,7 @@ from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.metrics.questions import Question
 from mauve.metrics.summaries import whole_days_before
 from mauve.query.numbers import Answers
-from mauve.stores.ledger.deliveries import DeliveryResult, Tally
+from mauve.stores.deliveries import DeliveryResult, Tally
 
 _VERIFIED: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
 

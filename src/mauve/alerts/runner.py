@@ -25,7 +25,7 @@ from mauve.query.numbers import Answers
 from mauve.stores import StoreUnavailableError
 from mauve.stores.alerts import OrganizationTimes, StoredRule, Subscriber
 from mauve.stores.alerts.outbox import Message
-from mauve.stores.ledger.ingest_stats import ACCEPTED
+from mauve.stores.ingest_stats import ACCEPTED
 
 RUN_EVERY_S: Final = 15.0
 _RULES_MAX: Final = 1000  # in a round

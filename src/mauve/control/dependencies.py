@@ -1,18 +1,21 @@
 """The dependencies of the control plane."""
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from mauve.access.uses import CredentialUses
 from mauve.access.vault import Vault
 from mauve.core.clock import Clock
 from mauve.core.ids import Randomness
 from mauve.core.organization import Quotas
-from mauve.stores.catalog.catalog import Catalog
+
+if TYPE_CHECKING:
+    from mauve.stores.catalog.catalog import Catalog
 
 
 @dataclass(frozen=True, slots=True)
 class ControlParts:
-    catalog: Catalog
+    catalog: "Catalog"
     vault: Vault
     clock: Clock
     randomness: Randomness

@@ -9,8 +9,8 @@ from mauve.core.biller import Provider
 from mauve.core.times import DAY_MS
 from mauve.demo.dates import is_weekend, random_count, random_time_on
 from mauve.demo.profiles import AppProfile, Plan
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import Delivery, DeliveryResult, Tally
 
 _TRIAL_DAYS: Final = 14
 _MONTH_DAYS: Final = 30

@@ -25,8 +25,8 @@ from mauve.demo.population import UserEvent
 from mauve.demo.profiles import PROFILES, AppProfile
 from mauve.load.close_days import DayCloser
 from mauve.load.runner import note_first_events
+from mauve.stores.ingest_stats import ACCEPTED, IngestStats
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
-from mauve.stores.ledger.ingest_stats import ACCEPTED, IngestStats
 from mauve.stores.log import STREAM_MAX
 from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, WarehouseWriter, first_seq
 

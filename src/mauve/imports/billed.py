@@ -17,9 +17,9 @@ from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
 from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent, epoch_seconds
 from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.imports import rank_of, source_of
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import DeliveryResult
 
 _ENCODER: Final = msgspec.json.Encoder()
 _ARRAY: Final = msgspec.json.Decoder(list[msgspec.Raw])

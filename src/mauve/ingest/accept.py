@@ -15,8 +15,8 @@ from mauve.core.rejections import Fault, RejectionCode
 from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.ingest.wire import ITEMS_MAX
+from mauve.stores.ingest_stats import DUPLICATE
 from mauve.stores.ledger import Entry, Outcome
-from mauve.stores.ledger.ingest_stats import DUPLICATE
 from mauve.stores.published import PublishedKey
 from mauve.web.messages import Reply, json_reply
 

@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from mauve.stores.ledger.ingest_stats import ProjectAndWord
+from mauve.stores.ingest_stats import ProjectAndWord
 
 
 class IngestCounters(Collector):

@@ -20,7 +20,7 @@ from mauve.ingest.hints import NO_HINTS, Hints, with_credential_hint, with_hints
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
-from mauve.stores.ledger.ingest_stats import ACCEPTED, ACCEPTED_OBJECT, REFUSED, REJECTED
+from mauve.stores.ingest_stats import ACCEPTED, ACCEPTED_OBJECT, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError
 from mauve.stores.published import PublishedKey
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError

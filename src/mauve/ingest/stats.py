@@ -9,8 +9,8 @@ import structlog
 from mauve.core.window import month_start_at, today_at
 from mauve.ingest.dependencies import IngestParts
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ingest_stats import KEY_USED, IngestStats
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.ingest_stats import KEY_USED, IngestStats
 
 _EVERY_S: Final = 2.0
 _ROUNDS_PER_KEY_USES: Final = 10

@@ -31,8 +31,8 @@ from mauve.load.rows import (
     usage_of,
 )
 from mauve.stores import StoreUnavailableError
+from mauve.stores.ingest_stats import REPEAT, SUPPRESSED, IngestStats
 from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep, Turn
-from mauve.stores.ledger.ingest_stats import REPEAT, SUPPRESSED, IngestStats
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
 from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
 

@@ -1,12 +1,14 @@
 """Delete the data of an app's projects from every store. The app is archived before: nothing new arrives."""
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.maintenance import LogMaintenance, WarehouseMaintenance
+
+if TYPE_CHECKING:
+    from mauve.stores.ledger.maintenance import LedgerMaintenance
 
 SETTLE_S: Final = 180.0
 """How long after archiving a request that began before may still be accepted: a slow body takes up to 150 seconds."""
@@ -29,7 +31,7 @@ def delete_projects(
     *,
     load_pending: Callable[[], None],
     warehouse: WarehouseMaintenance,
-    ledger: LedgerMaintenance,
+    ledger: "LedgerMaintenance",
     log: LogMaintenance,
 ) -> Deleted:
     """Delete the projects' data. Load the queue first, or its events would come back. Repeating it is harmless."""

@@ -1,11 +1,14 @@
 """Erase a user: remove everything that identifies them, and change no metric."""
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.maintenance import LogMaintenance, WarehouseMaintenance
+
+if TYPE_CHECKING:
+    from mauve.stores.ledger.maintenance import LedgerMaintenance
 
 
 class Erased(msgspec.Struct, frozen=True):
@@ -26,7 +29,7 @@ def erase_user(
     *,
     load_pending: Callable[[], None],
     warehouse: WarehouseMaintenance,
-    ledger: LedgerMaintenance,
+    ledger: "LedgerMaintenance",
     log: LogMaintenance,
 ) -> Erased:
     """Erase the user from every store. Load the queue first, or its events would bring the user back."""

@@ -13,7 +13,7 @@ from mauve.core.window import Window
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.text import words
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger.ingest_stats import (
+from mauve.stores.ingest_stats import (
     ACCEPTED,
     ACCEPTED_OBJECT,
     AT_IN_SECONDS,

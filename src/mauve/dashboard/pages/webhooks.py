@@ -19,7 +19,7 @@ from mauve.ingest.webhooks.billers import BILLERS
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signature_failures import counted_once
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.stores.ledger.deliveries import Delivery, DeliveryResult, Tally
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 
 DELIVERIES_SHOWN: Final = 50
 _VERIFYING_RESULTS: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}

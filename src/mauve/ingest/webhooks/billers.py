@@ -22,7 +22,7 @@ from mauve.ingest.webhooks.signatures import (
     check_biller_a_signature,
     check_biller_b_signature,
 )
-from mauve.stores.ledger.deliveries import DeliveryResult
+from mauve.stores.deliveries import DeliveryResult
 
 _TYPE: Final = re.compile(r"[a-z0-9_.]{1,100}", re.ASCII)
 _NOT_AN_EVENT: Final = SkippedEvent(DeliveryResult.UNUSABLE, (DeliveryWarning.NOT_AN_EVENT,))

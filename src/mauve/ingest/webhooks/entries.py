@@ -14,8 +14,8 @@ from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import ParsedDelivery
 from mauve.ingest.webhooks.parsed import IGNORED, DeliveryWarning, ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.ingest.webhooks.truncation import truncate_texts
+from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
-from mauve.stores.ledger.deliveries import Delivery, DeliveryResult
 
 _ENCODER: Final = msgspec.json.Encoder()
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from mauve.core.money import Money
 from mauve.ingest.webhooks.bounded_json import Document, Shape, TooLong
-from mauve.stores.ledger.deliveries import DeliveryResult
+from mauve.stores.deliveries import DeliveryResult
 
 
 class DeliveryWarning(StrEnum):

@@ -10,8 +10,8 @@ from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
 from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent
+from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.ledger import Entry, Outcome, Payment
-from mauve.stores.ledger.deliveries import DeliveryResult
 
 _ENTRIES_PER_TRANSACTION: Final = 500  # so that a running service can write in between
 _LINES_REPORTED_MAX: Final = 10

@@ -14,8 +14,8 @@ import structlog
 from mauve.ingest.dependencies import MoneyRecorder
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores import StoreUnavailableError
+from mauve.stores.deliveries import DeliveryResult, Tally
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.deliveries import DeliveryResult, Tally
 from mauve.stores.published import PublishedSecret
 
 _WRITE_EVERY_S: Final = 1.0

@@ -40,7 +40,7 @@ from mauve.ingest.webhooks.parsed import (
     status_text,
     value_at,
 )
-from mauve.stores.ledger.deliveries import DeliveryResult
+from mauve.stores.deliveries import DeliveryResult
 
 _ID_PREFIX: Final = ID_PREFIXES[Provider.BILLER_A]
 _PAYMENT_TYPE: Final = "invoice.paid"

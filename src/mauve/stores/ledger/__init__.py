@@ -11,8 +11,8 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger.deliveries import Delivery, DeliveryResult, Tally
-from mauve.stores.ledger.ingest_stats import IngestStats
+from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
+from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.log import LogRecord
 
 CLIENT: Final = "api"

@@ -2,58 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from enum import StrEnum
+from dataclasses import asdict
 from typing import Final
 
 import sqlalchemy as sa
 
+from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
 from mauve.stores.ledger.schema import deliveries, delivery_tallies
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert_counts
-
-DELIVERIES_KEPT: Final = 200  # for each project
-
-
-class DeliveryResult(StrEnum):
-    """The outcome of a delivery."""
-
-    STORED = "stored"
-    IGNORED = "ignored"  # not relevant: another type, or no money moved
-    CONFLICT = "conflict"  # a payment whose id belongs to another payment; the first one is kept
-    UNUSABLE = "unusable"  # a type that we record, with content that cannot be recorded
-    SUSPENDED = "suspended"  # acknowledged but not stored, because the organization is suspended
-    REFUSED = "refused"  # not signed with the project's secret: counted, not stored
-
-
-@dataclass(frozen=True, slots=True)
-class Delivery:
-    """A delivery with a valid signature."""
-
-    project: str  # public id
-    provider: str
-    at: int  # epoch ms
-    type: str  # as the biller names it
-    result: DeliveryResult
-    rows: int
-    warnings: tuple[str, ...] = ()  # from a closed set
-
-    @property
-    def words(self) -> tuple[str, ...]:
-        """Return the labels under which the delivery is counted."""
-        return (self.result, *self.warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """How often a label was counted for a project's deliveries, and when last."""
-
-    project: str
-    provider: str
-    word: str
-    count: int
-    last_at: int  # epoch ms
-
 
 _OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")
 _NEWEST_FIRST: Final = deliveries.c.sequence.desc()

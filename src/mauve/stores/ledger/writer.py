@@ -9,8 +9,9 @@ from sqlalchemy.exc import IntegrityError
 
 from mauve.core.window import period_of
 from mauve.stores import StoreUnavailableError
+from mauve.stores.deliveries import Delivery
 from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
-from mauve.stores.ledger.deliveries import Delivery, add_tallies, record_deliveries
+from mauve.stores.ledger.deliveries import add_tallies, record_deliveries
 from mauve.stores.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.ledger.loading import append_events
 from mauve.stores.ledger.money_revisions import raise_revisions
