@@ -76,10 +76,15 @@ def _postgresql():
 
 
 @pytest.fixture(params=SQL_ENGINES)
-def catalog(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> Iterator[Catalog]:
+def catalog_database(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> Iterator[Database]:
     url = new_sql_database(request.param, CATALOG, tmp_path)
     with closing(Database(url, busy_timeout_s=PATIENCE_S, time_of=machine_time)) as database:
-        yield Catalog(database)
+        yield database
+
+
+@pytest.fixture
+def catalog(catalog_database: Database) -> Catalog:
+    return Catalog(catalog_database)
 
 
 @pytest.fixture(params=SQL_ENGINES)

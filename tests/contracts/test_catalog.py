@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import get_args
 
 import pytest
+import sqlalchemy as sa
+from structlog.testing import capture_logs
 
 from mauve.core.app import AppType, Environment, Ownership
 from mauve.core.biller import Provider
@@ -12,6 +14,7 @@ from mauve.core.credential import ControlToken, KeyKind, Scope
 from mauve.core.organization import Limits, Standing
 from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import AppChanges, NewToken, SavedSecret, SealedSecret
+from mauve.stores.catalog.schema import published
 from mauve.stores.published import (
     PublishedKey,
     PublishedOrganization,
@@ -406,3 +409,16 @@ def test_more_records_than_one_statement_reads_are_all_read(catalog, org, monkey
     created = [catalog.apps.create(an_app(org.org_id), a_key(), let_pass).app_id for _ in range(5)]
     records = Follower(catalog).news()
     assert [app_of(record) for record in records if isinstance(record, PublishedProject)][-5:] == created
+
+
+def test_a_record_that_only_a_newer_release_knows_is_skipped(catalog, catalog_database, org):
+    """A machine of the release before follows the others during an upgrade."""
+    app = catalog.apps.create(an_app(org.org_id), a_key(), let_pass)
+    unknown = {"kind": "token", "id": an_id("tok"), "record": b'{"type":"token","scopes":["later"]}', "committed_at": 1}
+    with catalog_database.writing() as tx:
+        newest = tx.execute(sa.select(sa.func.max(published.c.revision))).scalar_one()
+        tx.execute(sa.insert(published).values(**unknown, revision=newest + 1))
+    with capture_logs() as logs:
+        records = Follower(catalog).news()
+    assert app.app_id in {app_of(record) for record in records}
+    assert [line["event"] for line in logs] == ["published_record_unknown"]

@@ -15,6 +15,7 @@ from mauve.config import settings_from
 from mauve.server.doctor import run_checks
 from mauve.stores.log.nats.log_reader import NatsLogReader
 from mauve.stores.log.nats.streams import STREAMS
+from mauve.wiring.bootstrap import prepare
 from support.service import SERVERS, clean_environment, mauve
 
 ADDRESSES = {
@@ -51,8 +52,7 @@ def data(chosen, tmp_path):
     """The directory of an installation on servers."""
     data = tmp_path / "data"
     SERVERS[data] = dict(chosen)
-    done = mauve(data, "org", "create", "Acme")
-    assert done.returncode == 0, done.stderr
+    prepare(replace(settings_from(clean_environment(data)), data=data))  # as a start does
     return data
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -19,8 +20,9 @@ import httpx2 as httpx
 import pytest
 from structlog.testing import capture_logs
 
+from mauve.config import settings_from
 from mauve.core.secret import Secret
-from mauve.stores import StoreUnavailableError
+from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
 from mauve.stores.log.nats import log_reader, log_writer
 from mauve.stores.log.nats.groups import first_number
@@ -29,6 +31,7 @@ from mauve.stores.log.nats.log_reader import NatsLogReader
 from mauve.stores.log.nats.log_writer import NatsLogWriter
 from mauve.stores.log.nats.servers import StreamPlan, prepare_streams
 from mauve.stores.log.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
+from mauve.wiring.bootstrap import prepare
 from support.clocks import Ticks
 from support.nats import PASSWORD, Nats
 from support.nats_streams import delete_streams, info_of, publish, request
@@ -36,6 +39,7 @@ from support.service import (
     PATIENCE_S,
     SERVERS,
     bearer,
+    clean_environment,
     eventually,
     ledger_rows,
     mauve,
@@ -68,6 +72,14 @@ def data_on(servers, tmp_path, name="data"):
     delete_streams(servers)
     SERVERS[tmp_path / name] = settings_of(servers)
     return tmp_path / name
+
+
+def prepared_on(servers, tmp_path):
+    """Prepare an installation as a start does; return its settings."""
+    data = data_on(servers, tmp_path)
+    settings = replace(settings_from(clean_environment(data)), data=data)
+    prepare(settings)
+    return settings
 
 
 def read_all(servers):
@@ -553,20 +565,17 @@ class TestRefusals:
         assert "belongs to another installation" in self.refusal(tmp_path, nats_server.settings())
 
     def test_streams_that_were_deleted_or_created_again(self, nats_server, tmp_path):
-        data = data_on(nats_server, tmp_path)
-        assert mauve(data, "org", "create", "Acme").returncode == 0
+        settings = prepared_on(nats_server, tmp_path)
         identity = info_of(nats_server, STREAMS[0]).config.metadata["mauve-installation"]
         delete_streams(nats_server)
         for loss in ("is missing", "was created again"):
-            done = mauve(data, "org", "list")
-            assert (done.returncode, f"{stream_name(STREAMS[0])} {loss}" in done.stderr) == (1, True), done.stderr
+            with pytest.raises(ForeignDataError, match=f"{stream_name(STREAMS[0])} {loss}"):
+                prepare(settings)
             prepare_streams(Secret(nats_server.url), 1, StreamPlan(identity, 2**30, {}))
 
     def test_going_back_to_files(self, nats_server, tmp_path):
-        data = data_on(nats_server, tmp_path)
-        settings = SERVERS[data]
-        assert mauve(data, "org", "create", "Acme").returncode == 0
-        SERVERS[data] = {"MAUVE_MASTER_KEY": settings["MAUVE_MASTER_KEY"]}
+        data = prepared_on(nats_server, tmp_path).data
+        SERVERS[data] = {"MAUVE_MASTER_KEY": SERVERS[data]["MAUVE_MASTER_KEY"]}
         done = mauve(data, "org", "list")
         assert (done.returncode, "set MAUVE_STREAM_URL" in done.stderr) == (1, True), done.stderr
 

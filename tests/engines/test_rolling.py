@@ -321,4 +321,5 @@ def holder(machine):
 
 
 def machine_name(machine):
-    return (machine.service.data / "machine").read_text().strip()
+    path = machine.service.data / "machine"  # written when the name is first needed
+    return path.read_text().strip() if path.exists() else ""

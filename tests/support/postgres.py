@@ -126,14 +126,14 @@ class Postgres:
 
     def dump(self, url: str, file: Path) -> None:
         """Dump a database as `mauve backup --plan` advises."""
-        self._run("pg_dump", "--format=custom", f"--file={file}", self.address(url.rpartition("/")[2]))
+        self._run_client("pg_dump", "--format=custom", f"--file={file}", self.address(url.rpartition("/")[2]))
 
     def restore(self, url: str, dump: Path) -> None:
         """Restore a dump of pg_dump into an empty database."""
         address = self.address(url.rpartition("/")[2])
-        self._run("pg_restore", "--no-owner", "--exit-on-error", f"--dbname={address}", str(dump))
+        self._run_client("pg_restore", "--no-owner", "--exit-on-error", f"--dbname={address}", str(dump))
 
-    def _run(self, program: str, *arguments: str) -> None:
+    def _run_client(self, program: str, *arguments: str) -> None:
         done = subprocess.run([self._programs / program, *arguments], capture_output=True, check=False)
         if done.returncode:
             raise AssertionError(done.stderr.decode())

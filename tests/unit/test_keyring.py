@@ -328,6 +328,37 @@ class TestAge:
         assert ring.key_for(minted.key.reveal()) is None
 
 
+class TestBeforeTheFirstRead:
+    """A process that has not read the catalog since its start cannot say that something is unknown."""
+
+    def test_unknown_credentials_are_not_refused(self, catalog, minted, minted_token):
+        catalog.is_down = True
+        ring = Keyring(catalog, is_local=False)
+        ring.refresh()
+        for ask in (
+            lambda: ring.key_for(minted.key.reveal()),
+            lambda: ring.token_for(minted_token.token.reveal()),
+            lambda: ring.project(a_project().public_id),
+            lambda: ring.secret("proj_1/biller_a"),
+        ):
+            with pytest.raises(StoreUnavailableError):
+                ask()
+        assert ring.key_for("malformed") is None
+        catalog.is_down = False
+        ring.refresh()
+        assert ring.key_for(minted.key.reveal()) is None
+
+
+def test_an_unexpected_error_makes_the_records_outdated(minted):
+    def broken(_revision):
+        raise ZeroDivisionError
+
+    ring = Keyring(broken)
+    with pytest.raises(ZeroDivisionError):
+        ring.refresh()
+    assert not ring.is_current
+
+
 class TestSnapshot:
     """A process that starts while the catalog is down continues with what the last one knew."""
 
@@ -379,7 +410,8 @@ class TestSnapshot:
         catalog.is_down = True
         ring = Keyring(catalog, snapshot=tmp_path / "keys.json")
         ring.refresh()
-        assert ring.key_for(minted.key.reveal()) is None
+        with pytest.raises(StoreUnavailableError):
+            ring.key_for(minted.key.reveal())
 
     def test_the_snapshot_is_private(self, catalog, minted, tmp_path):
         catalog.records.append(published(minted))

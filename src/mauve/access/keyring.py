@@ -217,6 +217,9 @@ class Keyring:
                 if self._revision == 0:
                     self._load_snapshot()
                 return
+            except Exception:
+                self._is_current = False
+                raise
             self._apply(changes, is_complete=is_outdated)
             self._read_at, self._is_current = began_at, True
 
@@ -241,10 +244,15 @@ class Keyring:
         finally:
             is_over.set()
             thread.join()
+            self._snapshot_due_at = -math.inf
+            self._write_snapshot()
 
     def _refresh_early(self) -> None:
+        """Look for something unknown. Raise `StoreUnavailableError` if the catalog was not read since the start."""
         if self.is_local and self._extra_refreshes.seconds_to_wait("catalog", int(self._ticks() * 1000)) == 0:
             self.refresh()
+        if self._read_at == -math.inf:
+            raise StoreUnavailableError("the keys have not been read since the start")
 
     def _apply(self, changes: Changes, *, is_complete: bool) -> None:
         records = _Records() if is_complete else self._records
@@ -269,9 +277,11 @@ class Keyring:
         began_at = self._ticks()
         if self._snapshot is None or not self._is_snapshot_old or began_at < self._snapshot_due_at:
             return
-        self._is_snapshot_old = False
+        with self._refreshing:
+            self._is_snapshot_old = False
+            revision, live = self._revision, self._records.live()
         try:
-            write_private_file(self._snapshot, msgspec.json.encode((self._revision, self._records.live())))
+            write_private_file(self._snapshot, msgspec.json.encode((revision, live)))
         except OSError as error:
             advice = "without a snapshot this process cannot start while the catalog is down: free space on the disk"
             log.warning("snapshot_not_written", reason=str(error), advice=advice)

@@ -23,10 +23,13 @@ IDENTITY: Final = "identity"  # the name of the fact
 MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole tables
 
 
-def open_catalog_database(settings: Settings, *, statement_s: float = STATEMENT_S_MAX) -> Database:
+def open_catalog_database(
+    settings: Settings, *, statement_s: float = STATEMENT_S_MAX, connections_max: int = CONNECTIONS_MAX
+) -> Database:
     # The database gives up before the request does, so that its own reason reaches the log.
     patience_s = settings.catalog_timeout_s / 2
-    return _open(settings, catalog_path(settings.data), CATALOG, patience_s, statement_s=statement_s)
+    path = catalog_path(settings.data)
+    return _open(settings, path, CATALOG, patience_s, statement_s=statement_s, connections_max=connections_max)
 
 
 def open_ledger_database(

@@ -8,7 +8,7 @@ from mauve.core.app import App, AppType, Environment, Ownership
 from mauve.core.biller import Provider
 from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
 from mauve.stores.catalog.keys import insert_key
-from mauve.stores.catalog.minting import tally
+from mauve.stores.catalog.minting import lock_in_order, tally
 from mauve.stores.catalog.published import prune, publish
 from mauve.stores.catalog.schema import apps, keys, projects, webhook_secrets
 from mauve.stores.sql.database import Database
@@ -112,6 +112,7 @@ class Apps:
             if tx.execute(sa.select(apps.c.app_id).where(archived).with_for_update()).first() is None:
                 return False
             for table, of_app in _published_of(app_id):
+                lock_in_order(tx, table, of_app)
                 tx.execute(sa.delete(table).where(of_app))
             tx.execute(sa.delete(apps).where(archived))
             prune(tx)

@@ -62,9 +62,16 @@ def revoke(tx: sa.Connection, minted: Minted) -> None:
         *_chunks(tokens, tokens.c.token_id, [token.token_id for token in minted.tokens]),
     ]
     for table, are_they in chunks:
+        lock_in_order(tx, table, are_they)
         tx.execute(sa.update(table).where(are_they & table.c.revoked.is_(False)).values(revoked=True))
     for table, are_they in chunks:
         publish(tx, {table: are_they})
+
+
+def lock_in_order(tx: sa.Connection, table: sa.Table, condition: sa.ColumnElement[bool]) -> None:
+    """Lock rows in the order in which uses of them are noted, so that no two transactions wait for each other."""
+    order = [tokens.c.lookup_id] if table is tokens else list(table.primary_key)
+    tx.execute(sa.select(*order).where(condition).order_by(*order).with_for_update())
 
 
 def _chunks(

@@ -5,10 +5,11 @@ and a reader that has seen one never finds a lower one later.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import msgspec
 import sqlalchemy as sa
+import structlog
 
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
@@ -34,15 +35,15 @@ KEPT_MS: Final = 7 * 86_400_000  # A process that was stopped for longer than a 
 ROWS_MAX: Final = 10_000  # of one statement, whose time is limited
 _NEWEST: Final = sa.select(sa.func.coalesce(sa.func.max(published.c.revision), 0))
 _SINCE: Final = (
-    sa.select(published.c.revision, published.c.kind, published.c.record)
+    sa.select(published.c.revision, published.c.kind, published.c.id, published.c.record)
     .where(published.c.revision > sa.bindparam("since"))
     .order_by(published.c.revision)
     .limit(sa.bindparam("count"))
 )
-_KINDS: Final = frozenset(kind.__struct_config__.tag for kind in get_args(PublishedRecord))
 
+log = structlog.get_logger()
 _encoder: Final = msgspec.json.Encoder()
-_decoder: Final = msgspec.json.Decoder(PublishedRecord)
+_decoder: Final[msgspec.json.Decoder[PublishedRecord]] = msgspec.json.Decoder(PublishedRecord)
 
 
 def publish(tx: sa.Connection, rows: Mapping[sa.Table, sa.ColumnElement[bool]]) -> None:
@@ -104,14 +105,23 @@ class Published:
         while True:
             with self._database.reading() as tx:
                 rows = tx.execute(_SINCE, {"since": revision, "count": ROWS_MAX}).all()
-            # A newer release may publish kinds of records that this one does not know.
-            records += [_decoder.decode(row.record) for row in rows if row.kind in _KINDS]
+            records += [record for row in rows if (record := _decoded(row.kind, row.id, row.record)) is not None]
             revision = rows[-1].revision if rows else revision
             if len(rows) < ROWS_MAX:
                 return Changes(records, revision)
 
     def close(self) -> None:
         self._database.close()
+
+
+def _decoded(kind: str, id_: str, record: bytes) -> PublishedRecord | None:
+    """Return the record; None if a newer release published a kind or a value that this one does not know."""
+    try:
+        return _decoder.decode(record)
+    except msgspec.ValidationError as error:
+        advice = "a machine runs a newer release: upgrade this one"
+        log.warning("published_record_unknown", kind=kind, id=id_, reason=str(error), advice=advice)
+        return None
 
 
 def scopes_from(text: str) -> frozenset[Scope]:

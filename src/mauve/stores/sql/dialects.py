@@ -74,6 +74,8 @@ class Dialect(Protocol):
         """Wait until another transaction announces something on the channel, at most for this time."""
         ...
 
+    def close(self) -> None: ...
+
     def reason(self, error: BaseException) -> str:
         """Say why a statement failed, without the values of any row."""
         ...
@@ -134,6 +136,9 @@ class Sqlite:
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:  # noqa: ARG002 - the same signature
         time.sleep(seconds)  # A file announces nothing.
+
+    def close(self) -> None:
+        self.engine.dispose()
 
     def reason(self, error: BaseException) -> str:
         return str(error)

@@ -103,9 +103,17 @@ class Postgresql:
                 pass
         except BaseException:
             self._listening.invalidate()
-            self._listening.close()
-            self._listening = None
+            self._stop_listening()
             raise
+
+    def _stop_listening(self) -> None:
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.close()
+
+    def close(self) -> None:
+        self._stop_listening()
+        self.engine.dispose()
 
     def reason(self, error: BaseException) -> str:
         """Return the primary message alone: the details of a violated constraint name the row's values."""

@@ -1,5 +1,6 @@
 """What the processes of all machines share to keep limits: a row for each, in the catalog's database."""
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -38,12 +39,14 @@ class SqlAcceptedCounts:
 
     def __init__(self, database: Database, process: str, ticks: Callable[[], float] = time.monotonic) -> None:
         self._database = database
-        self._process = process
         self._ticks = ticks
         self._seen: dict[str, bytes] = {}
         self._decoded: dict[bytes, dict[int, AcceptedCounts]] = {}
-        self._read_if_possible()
-        self._shared, self._shared_at = self._seen.get(process, _EMPTY), ticks()
+        # What the last process of this name shared still counts: without a look at it, this one takes another name.
+        self._process = process if self._has_read() else f"{process}-{secrets.token_hex(4)}"
+        self._shared, self._shared_at = self._seen.get(self._process, _EMPTY), ticks()
+        with suppress(StoreUnavailableError):
+            _forget_gone(database)
 
     def share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
         content = _content_of(accepted)
@@ -59,15 +62,17 @@ class SqlAcceptedCounts:
 
     def others(self) -> list[tuple[int, AcceptedCounts]]:
         """Return what the others have shared; while the database is down, what they had shared before."""
-        self._read_if_possible()
+        self._has_read()
         others = (content for process, content in self._seen.items() if process != self._process)
         return [pair for content in others for pair in self._counts_from(content).items()]
 
-    def _read_if_possible(self) -> None:
+    def _has_read(self) -> bool:
         with suppress(StoreUnavailableError), self._database.reading() as tx:
             is_recent = processes.c.accepted_at > now_ms(tx.dialect.name) - _COUNTS_MS
             rows = tx.execute(sa.select(processes.c.process, processes.c.accepted).where(is_recent)).all()
             self._seen = {process: bytes(accepted) for process, accepted in rows}
+            return True
+        return False
 
     def _counts_from(self, content: bytes) -> dict[int, AcceptedCounts]:
         """Return the counts, usually those of the last time. Counts of another release that differ count as none."""
@@ -95,10 +100,10 @@ class SqlPresence:
 
     def use(self) -> int:
         """Note that this process uses the limit; return how many do so now, this one included. It never waits."""
-        now = time.monotonic()
-        if now - self._used_at >= USE_S:
-            self._news.set()
+        now, used_at = time.monotonic(), self._used_at
         self._used_at = now
+        if now - used_at >= USE_S:
+            self._news.set()
         return self._sharing
 
     def close(self) -> None:
@@ -121,6 +126,14 @@ class SqlPresence:
         is_other = (processes.c.process != self._process) & (processes.c.beat_at > now - int(ABSENT_AFTER_S * 1000))
         with self._database.reading() as tx:
             self._sharing = 1 + tx.execute(sa.select(sa.func.count()).where(is_other)).scalar_one()
+
+
+def _forget_gone(database: Database) -> None:
+    """Delete the rows of processes that have ended long ago: a machine may have a new name at every start."""
+    with database.writing(is_expendable=True) as tx:
+        began_at = now_ms(tx.dialect.name) - _COUNTS_MS
+        times = (sa.func.coalesce(column, 0) for column in (processes.c.accepted_at, processes.c.beat_at))
+        tx.execute(sa.delete(processes).where(*(at < began_at for at in times)))
 
 
 def _now(database: Database) -> int:

@@ -38,7 +38,7 @@ def release(dialect: Dialect) -> None:
             return
         for key in [key for key, each in _dialects.items() if each is dialect]:
             del _dialects[key]
-    dialect.engine.dispose()
+    dialect.close()
 
 
 def open_dialect(url: sa.URL, patience_s: float, session: Session) -> Dialect:
