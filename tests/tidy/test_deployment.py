@@ -211,7 +211,7 @@ def test_postgresql_allows_the_connections_of_every_process_and_a_command():
     words = [each["command"] for each in MACHINES.values()]
     processes = sum(int(each[each.index("--workers") + 1]) if "--workers" in each else 1 for each in words)
     allowed = int(re.search(r"max_connections=(\d+)", " ".join(SERVICES["postgres"]["command"]))[1])
-    assert (processes + 1) * 2 * CONNECTIONS_MAX < allowed, "to each of catalog and ledger"
+    assert (processes + 1) * (2 * CONNECTIONS_MAX + 2) < allowed, "to each of catalog and ledger, and for the keys"
 
 
 def test_each_platform_is_given_the_number_of_addresses_that_its_proxies_append():

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client import CollectorRegistry
 
@@ -31,6 +32,8 @@ from mauve.wiring.ingest import open_keyring
 from mauve.wiring.machine import claim_setup_link
 from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_lag, open_warehouse_reader, ping_warehouse
+
+_PRUNE_EVERY_S: Final = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def open_api(
         jobs = [
             repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted"),
             repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied"),
+            repeat(_PRUNE_EVERY_S, parts.catalog.published.prune, "published_records_not_pruned"),
         ]
         yield (
             ServiceApp(parts, query, dashboard, others, timeout_s=settings.catalog_timeout_s),

@@ -110,8 +110,10 @@ class Published:
             if len(rows) < ROWS_MAX:
                 return Changes(records, revision)
 
-    def close(self) -> None:
-        self._database.close()
+    def prune(self) -> None:
+        """Delete records of apps that were deleted more than a week ago."""
+        with self._database.writing() as tx:
+            prune(tx)
 
 
 def _decoded(kind: str, id_: str, record: bytes) -> PublishedRecord | None:
