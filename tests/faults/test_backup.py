@@ -14,6 +14,7 @@ from contextlib import closing
 
 import httpx2 as httpx
 import pytest
+from msgspec.json import Decoder
 
 from mauve.config import settings_from
 from mauve.maintenance.backup import write_backup
@@ -220,6 +221,7 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
 CORE_WITH_SHORT_PAUSE = """
 import asyncio, sys
 from prometheus_client import CollectorRegistry
+from msgspec.json import Decoder
 from mauve.wiring.control import control_parts
 from mauve.wiring.maintenance import backup_sources
 from mauve.wiring.warehouse import open_load_parts
@@ -234,10 +236,10 @@ admin_socket.PAUSE_S_MAX = 0.1
 
 def hang():
     core = admin_client.CoreConnection(settings.data)
-    core.ask(object, "freeze")
+    core.ask(Decoder(object), "freeze")
     loading.step()  # It waits for the end of the pause.
     try:
-        core.ask(object, "resume")
+        core.ask(Decoder(object), "resume")
     except MaintenanceFailedError:
         print("loading resumed, and the command got an error")
 
@@ -263,5 +265,5 @@ def test_a_hung_command_does_not_pause_loading_forever(settings):
 def test_an_unknown_request_closes_the_connection(service):
     stopped = pytest.raises(MaintenanceFailedError, match="the core has stopped, or gave up")
     with closing(CoreConnection(service.data)) as core, stopped:
-        core.ask(object, "dance")
+        core.ask(Decoder(object), "dance")
     assert httpx.get(f"{service.url}/readyz").status_code == 200

@@ -67,11 +67,11 @@ def test_a_worker_that_starts_while_the_catalog_is_damaged_uses_its_snapshot(ser
     for name in ("catalog.db", "catalog.db-wal"):
         with (service.data / name).open("r+b") as file:
             file.write(b"damaged" * 4000)
-    eventually(lambda: service.log().count('"catalog_unreadable"') >= len(workers))
     assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
     for pid in workers.values():
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not any(map(is_alive, workers.values())))
+    eventually(lambda: service.log().count('"catalog_unreadable"') >= len(workers))
     eventually(lambda: post_events(service.ingest_url, key) == 202)
     assert {post_events(service.ingest_url, key) for _ in range(10)} == {202}
 

@@ -91,7 +91,7 @@ def outcomes(brake, plane, ask, is_applied):
 class TestControlPlane:
     @pytest.fixture
     def plane(self, api, core):
-        return core._app._control  # noqa: SLF001
+        return core._app.control  # noqa: SLF001
 
     @pytest.fixture
     def app(self, parts, organization):
@@ -101,7 +101,6 @@ class TestControlPlane:
     def thread_name(self):
         return "control"
 
-    @pytest.mark.parametrize("thread_name", ["control", "publish"])
     def test_an_app_not_answered_with_201_does_not_exist(self, api, parts, organization, brake, plane):
         def created(at):
             return [app.name for app in parts.catalog.apps.all_of(organization.org_id)].count(f"App {at}")

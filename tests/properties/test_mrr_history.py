@@ -9,8 +9,6 @@ from itertools import count
 
 import pytest
 import sqlalchemy as sa
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -136,20 +134,6 @@ def totals_in(tx):
     return {
         tuple(row[:4]): (row.active, row.high * 2**32 + row.low) for row in rows if row.active or row.high or row.low
     }
-
-
-@settings(max_examples=40, deadline=None)
-@given(groups)
-def test_an_old_ledger_is_migrated_to_what_recording_would_have_stored(old_database, groups):
-    writer = SqlLedgerWriter(old_database)
-    for number, group in enumerate(groups):
-        writer.record([Entry(subscriptions=group), Entry(subscriptions=[a_version(number, project="proj_other")])])
-    with old_database.writing() as tx:
-        kept = {key: total for key, total in totals_in(tx).items() if any(total)}
-        mrr_changes.drop(tx)
-        with Operations.context(MigrationContext.configure(tx)):
-            rebuild()
-        assert {key: total for key, total in totals_in(tx).items() if any(total)} == kept
 
 
 def rebuild():

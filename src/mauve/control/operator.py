@@ -113,6 +113,7 @@ def forget_app(parts: ControlParts, app: App) -> None:
     """Delete an archived app from the catalog. Its data must have been deleted before."""
     if parts.catalog.apps.delete(app.org_id, app.app_id):
         return
+    find_app(parts, app.app_id)  # Raises if it is already deleted.
     raise RefusedError(f"the app {app.app_id} was restored: run the command again to delete the rest")
 
 

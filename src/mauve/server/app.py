@@ -63,15 +63,15 @@ class ServiceApp:
         probes = [Route("/readyz", self._readiness), Route("/drainz", self._drain_state)]
         service_routes = [*probes, *reference_routes(dashboard.public_url)]
         metrics = QueryPlane(query)
-        control = ControlPlane(parts, timeout_s, query.keyring.refresh).app
+        self.control = ControlPlane(parts, timeout_s, query.keyring.refresh)
         service = starlette_app(service_routes, _refuse_method)
         agents = AgentsPlane(query, dashboard.public_url, self)
         # A path, or with a slash at its end everything beneath it.
         self._apps: Mapping[str, ASGIApp] = {
             METRICS: metrics,
             METRICS.rstrip("/"): metrics,
-            APPS: control,
-            APPS.rstrip("/"): control,
+            APPS: self.control.app,
+            APPS.rstrip("/"): self.control.app,
             PATH: agents,
             ALLOWANCE_PATH: agents,
             **{route.path: service for route in service_routes},
