@@ -9,7 +9,8 @@ import pytest
 
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log.nats.connection import AbortingTransport, Connection, close, connect
+from mauve.stores.log.nats.connection import Connection, close, connect
+from mauve.stores.log.nats.transport import AbortingTransport
 
 INFO = f"INFO {json.dumps({'server_id': 'one', 'version': '2.12.0', 'max_payload': 1048576})}\r\n".encode()
 

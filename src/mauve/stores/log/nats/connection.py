@@ -11,47 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import structlog
-from nats.aio.transport import TcpTransport
 
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError, UnsupportedServerError
 
 if TYPE_CHECKING:
     from nats.aio.client import Client
-
-
-class AbortingTransport(TcpTransport):
-    """Drops a connection at once. The library would first wait until the server has read everything, perhaps forever.
-
-    Nothing is lost by that: what matters is acknowledged.
-    """
-
-    _has_ended = False
-
-    def __bool__(self) -> bool:
-        return True  # Otherwise the client would use a transport of its own.
-
-    async def connect(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - the library's
-        self._check()
-        self.close()  # An attempt that failed leaves its connection open.
-        await super().connect(*arguments, **options)
-        self._check()
-
-    def close(self) -> None:
-        for writer in (self._io_writer, self._bare_io_writer):
-            if writer is not None:
-                writer.transport.abort()
-
-    def end(self) -> None:
-        """Drop the connection, and let the client make no other."""
-        self._has_ended = True
-        self.close()
-
-    def _check(self) -> None:
-        if self._has_ended:
-            self.close()
-            raise asyncio.CancelledError  # After any other error the client would try again, forever.
-
 
 CONNECT_S_MAX: Final = 8.0  # for the first connection; longer than two servers that hang
 CALL_S_MAX: Final = 6.0
@@ -253,7 +218,7 @@ def _new_client() -> "Client":
     try:
         from nats.aio.client import Client  # noqa: PLC0415 - an extra that only MAUVE_STREAM_URL needs
 
-        from mauve.stores.log.nats.connection import AbortingTransport  # noqa: PLC0415 - as above
+        from mauve.stores.log.nats.transport import AbortingTransport  # noqa: PLC0415 - as above
     except ImportError:
         message = "MAUVE_STREAM_URL needs the package nats-py: install mauve[nats]"
         raise UnsupportedServerError(message) from None
