@@ -649,11 +649,11 @@ class TestTwoLoaders:
                 first.step()
             second.step()
             assert count() == expected
-        monkeypatch.setattr(LoaderLease, "is_away", True)
+        monkeypatch.setattr(LoaderLease, "is_yielding", True)
         monkeypatch.setattr(first, "_caught_up_at", time.monotonic() - 60)
         first.step()
         assert first.status()["load_lag_ms"] >= 60_000, "no other loader may have loaded"
-        monkeypatch.setattr(LoaderLease, "is_away", False)
+        monkeypatch.setattr(LoaderLease, "is_yielding", False)
         first.step()
         assert first.status()["load_lag_ms"] < 60_000
 
@@ -682,7 +682,7 @@ class TestTwoLoaders:
         assert (waits, count("name = 'view'")) == ([0], 3)
         source.append(batch(project, b'{"name":"view"}'))
         monkeypatch.setattr(runner_module, "_OTHER_LOADER_S_MAX", -1)
-        with pytest.raises(StoreUnavailableError, match="another machine loads"):
+        with pytest.raises(StoreUnavailableError, match="another machine is loading"):
             second.load_pending()
 
 

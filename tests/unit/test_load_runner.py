@@ -99,7 +99,7 @@ def test_a_loader_that_waits_does_not_ask_the_log_and_reports_no_backlog():
     parts.ledger.waiting_bytes.return_value = 0
     parts.source.backlog_bytes.return_value = 5_000
     parts.loader.load_next_range.return_value = 0
-    parts.lease.is_away = False
+    parts.lease.is_yielding = False
     runner = LoadRunner(lambda: parts, LoadMetrics(registry))
     runner.step()
     assert (runner.status()["backlog_bytes"], registry.get_sample_value("mauve_log_bytes")) == (5_000, 5_000)

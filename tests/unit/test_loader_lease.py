@@ -11,7 +11,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.load import lease as lease_module
-from mauve.load.lease import AWAY_S, RENEW_EVERY_S, TRY_EVERY_S, TTL_S, LoaderLease
+from mauve.load.lease import RENEW_EVERY_S, TRY_EVERY_S, TTL_S, YIELD_S, LoaderLease
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Turn
 from mauve.wiring import warehouse
@@ -93,7 +93,7 @@ def test_one_that_gives_way_stays_away_for_some_seconds(monkeypatch):
     with lease_of(store, renew_every_s=PATIENCE_S) as lease:
         assert lease.turn().epoch == 1
         lease.give_way()
-        ticks.now_s += AWAY_S - 0.1
+        ticks.now_s += YIELD_S - 0.1
         assert (lease.turn(), store.holder) == (None, None)
         ticks.now_s += 0.1
         assert lease.turn().epoch == 2
@@ -141,7 +141,7 @@ def test_the_intervals_leave_room_for_another_loader_within_ten_seconds_of_a_dea
     assert TTL_S + 2 * TRY_EVERY_S < 10
     assert 3 * RENEW_EVERY_S < TTL_S
     assert 2 * TRY_EVERY_S <= 2, "within 2 s of a release, of which one try may fail"
-    assert AWAY_S > 2 * TRY_EVERY_S, "every other loader tries meanwhile"
+    assert YIELD_S > 2 * TRY_EVERY_S, "every other loader tries meanwhile"
 
 
 def test_a_transaction_of_the_loader_keeps_its_locks_for_no_longer_than_the_lease_lasts(settings, monkeypatch):

@@ -17,12 +17,12 @@ from mauve.stores.log import RECORD_NUMBER_MAX, LogRecord
 ReadStream = Callable[[int, int, int], list[LogRecord]]  # stream, after, bytes_max
 
 _SLACK_US: Final = CLOCK_SLACK_MS * 1000
-# How much of a stream one step may hold, in this release or an earlier one.
+# The most that one step may hold of a stream.
 STEP_BYTES_MAX: Final = 32 * 1024 * 1024
 
 
 class Arrival(NamedTuple):
-    """A record and its time of arrival. Within a stream times never decrease, so its order is that of the numbers."""
+    """A record and its time of arrival. Within a stream, times never decrease, so records stay in numeric order."""
 
     at: int  # epoch us
     stream: int
@@ -31,7 +31,7 @@ class Arrival(NamedTuple):
 
 class OrderedRecords(NamedTuple):
     records: Records
-    is_last: bool  # nothing more had arrived when reading began
+    is_last: bool  # the log held nothing more when reading began
 
 
 class ArrivalOrder:
@@ -49,15 +49,15 @@ class ArrivalOrder:
         self._turn = 0
 
     def reset(self) -> None:
-        """Drop what was read but not returned; it will be read again."""
+        """Drop records that were read but not returned; they will be read again."""
         self._waiting.clear()
         self._sizes.clear()
 
     def take(self, positions: Mapping[int, int]) -> OrderedRecords:
-        """Return the records after the positions, up to the time up to which every stream has been read."""
+        """Return the records after the positions, up to the latest time that every stream has been read to."""
         began_at = self._clock.now_us()  # before streams are listed: a stream created later holds nothing older
         cut = self._read_on(positions)
-        # A time far in the future means the clock was set back since; waiting for it would take as long.
+        # A time far in the future means that the clock was set back; do not wait for it.
         later = range(began_at + 1, self._clock.now_us() + _SLACK_US + 1)
         read_up_to = min((self._waiting[stream][-1].at for stream in cut), default=None)
         taken = [
@@ -73,17 +73,16 @@ class ArrivalOrder:
         return _in_order([each for arrivals in found for each in arrivals])
 
     def take_unfinished(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
-        """Return the records up to the given numbers, and all records of any stream that arrived no later.
+        """Return the records up to the given numbers, plus at most one step of others that arrived no later.
 
-        Return at most one step's worth of the latter, because they were part of one step. This guesses the range of
-        rows that were stored without an intent: by a commit that stored some rows and refused others, so that the range
-        was halved.
+        This reconstructs the range of rows stored without an intent: a commit stored some rows and refused others, so
+        the range was halved.
         """
         unfinished = {
             stream: self._through(stream, [], positions.get(stream, 0), number_max=last)
             for stream, last in last_numbers.items()
         }
-        # A time far in the future comes from a wrong clock; everything arrived before it.
+        # A time far in the future comes from a wrong clock: treat every record as earlier.
         credible = self._clock.now_us() + _SLACK_US
         latest = max((each.at for found in unfinished.values() for each in found if each.at <= credible), default=0)
         room = self._bytes_max
@@ -97,9 +96,9 @@ class ArrivalOrder:
         return _in_order([each for found in unfinished.values() for each in found])
 
     def received_from(self, positions: Mapping[int, int]) -> int | None:
-        """Return when the first record was received (ms) that an unfinished step may hold; None if no record waits.
+        """Return the earliest receipt time (ms) in an unfinished step; None if no records are waiting.
 
-        It need not be a stream's first record: clocks may have been set back.
+        It may not be a stream's first record, because clocks can be set back.
         """
         return min(
             (
@@ -116,7 +115,7 @@ class ArrivalOrder:
         return {stream: waiting[-1].record.number for stream, waiting in self._waiting.items() if waiting}
 
     def _read_on(self, positions: Mapping[int, int]) -> list[int]:
-        """Read each stream's share, then give the rest to streams with more; return the streams not read to the end."""
+        """Read each stream's share, then spend the rest on streams with more; return the streams with records left."""
         streams = self._list_streams()
         self._turn = (self._turn + 1) % max(len(streams), 1)
         streams = streams[self._turn :] + streams[: self._turn]
@@ -194,14 +193,14 @@ def _arrivals(stream: int, records: Iterable[LogRecord], at: int) -> list[Arriva
 
 
 def _timed_alone(arrivals: list[Arrival]) -> list[Arrival]:
-    """Date a stream's records without those before them: the order in a range must follow from the range alone."""
+    """Date a stream's records, ignoring earlier ones: the order within a range must depend only on the range."""
     if not arrivals or arrival_of(arrivals[0].record.payload) == arrivals[0].at:
         return arrivals
     return _arrivals(arrivals[0].stream, [each.record for each in arrivals], 0)
 
 
 def in_order(records: Records) -> Records:
-    """Return a part of a range in the order that it has as a range of its own."""
+    """Return part of a range in the order it would have as a separate range."""
     by_stream: dict[int, list[LogRecord]] = {}
     for stream, record in records:
         by_stream.setdefault(stream, []).append(record)

@@ -1,4 +1,4 @@
-"""Closing days: the users of a day are counted once, when no more events can be dated to it."""
+"""Closing days: count a day's users once, when no more events can be dated to it."""
 
 from datetime import date, timedelta
 from typing import Final
@@ -9,7 +9,7 @@ from mauve.core.window import DAY, Window, sunday_of
 from mauve.stores.ledger.closed_days import ClosedDays
 from mauve.stores.warehouse import WarehouseSummary
 
-# Events are dated at most seven days back. One more day, because those received just before midnight load after it.
+# Events are dated at most seven days back, plus a day because events received just before midnight load after it.
 _OPEN: Final = timedelta(days=9)
 
 log = structlog.get_logger()
@@ -33,7 +33,7 @@ class DayCloser:
             self._closed.reopen(first)
 
     def close_next_days(self, today: date) -> bool:
-        """Close the days of one week that are due; return whether any were. All accepted events must be loaded."""
+        """Close the days of one week that are due; return whether any were. Load all accepted events first."""
         limit = today - _OPEN
         first = self._first_open(limit)
         last = min(sunday_of(first), limit)

@@ -1,4 +1,4 @@
-"""Whether loading is behind: a record that was acknowledged waits for longer than promised."""
+"""Whether loading is behind: an acknowledged record has been waiting longer than promised."""
 
 import threading
 import time
@@ -14,14 +14,14 @@ from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, LogReader, StreamR
 
 
 def ends_of(ledger: LoadLedger, source: LogReader) -> dict[int, int]:
-    """Return where each stream ends now: every record that was acknowledged before has a lower number, or this one."""
+    """Return a number for each stream that no record acknowledged so far exceeds."""
     return {stream: source.last_number(stream) for stream in source.streams()} | {
         MIXED_STREAM: ledger.last_event_number()
     }
 
 
 def are_loaded(ends: Mapping[int, int], ledger: LoadLedger, streams: Mapping[int, StreamReader]) -> bool:
-    """Return whether no record up to these ends waits. An end may be higher than the number of the last record."""
+    """Return whether every record up to these ends is loaded. An end may exceed the number of the last record."""
     positions = ledger.positions()
     for stream, end in ends.items():
         after = positions.get(stream, 0)
@@ -43,7 +43,7 @@ log = structlog.get_logger()
 
 
 class Progress(Protocol):
-    """What the runner knows about its loader."""
+    """The loader's progress."""
 
     @property
     def is_catching_up(self) -> bool: ...
@@ -53,10 +53,10 @@ class Progress(Protocol):
 
 
 class LoadLag:
-    """Safe to use from several threads.
+    """Thread-safe.
 
-    The loader's own progress decides in nearly all cases. If it tells nothing, because loading has just started, hangs
-    or fails, look for the oldest record that waits: at most once a second, because that reads files.
+    The loader's own progress usually decides. If it is inconclusive, because loading has just started, hangs or
+    fails, look for the oldest waiting record: at most once a second, because that reads files.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class LoadLag:
         self._is_late = True
 
     def is_behind(self) -> bool:
-        """Return whether a record waits that arrived before the start or too long ago. Unknown counts as behind."""
+        """Return whether a waiting record arrived before the start or too long ago. Unknown counts as behind."""
         caught_up_s_ago = self._progress.caught_up_s_ago
         if caught_up_s_ago is not None and caught_up_s_ago <= self._late_s:
             return False
@@ -89,17 +89,17 @@ class LoadLag:
     def _finds_late_record(self) -> bool:
         try:
             oldest = self._oldest_waiting_at()
-        except Exception as error:  # noqa: BLE001 - whatever the reason, it is unknown
+        except Exception as error:  # noqa: BLE001 - any failure means unknown
             log.warning("load_lag_unknown", reason=str(error))
             return True
         now = self._clock.now_us()
         late_before = max(self._started_at, now - int(self._late_s * 1_000_000))
-        # A time far in the future comes from before the clock was set back.
+        # A time far in the future means that the clock was set back.
         return oldest is not None and (oldest < late_before or oldest > now + CLOCK_SLACK_MS * 1000)
 
 
 def oldest_waiting_at(ledger: LoadLedger, streams: Mapping[int, StreamReader]) -> int | None:
-    """Return when the oldest record arrived that is not loaded, in epoch microseconds; None if there is none."""
+    """Return when the oldest unloaded record arrived, in epoch microseconds; None if there is none."""
     positions = ledger.positions()
     waiting = ledger.read_events(positions.get(MIXED_STREAM, 0), bytes_max=1)[:1]
     for stream, reader in streams.items():

@@ -1,4 +1,4 @@
-"""This loader's lease: acquired when it is free, renewed by a thread while it lasts, released at a clean stop."""
+"""This loader's lease: acquired when free, renewed by a thread, and released on a clean stop."""
 
 import threading
 import time
@@ -11,18 +11,17 @@ from mauve.stores.ledger import LeaseStore, Turn
 
 TTL_S: Final = 4.0
 RENEW_EVERY_S: Final = 1.0
-TRY_EVERY_S: Final = 1.0  # so that another loader has taken over within 10 s
-AWAY_S: Final = 6.0  # long enough for every other loader to try
+TRY_EVERY_S: Final = 1.0  # lets another loader take over within 10 s
+YIELD_S: Final = 6.0  # long enough for every other loader to try
 
 log = structlog.get_logger()
 
 
 class LoaderLease:
-    """Used by one runner, and by its own thread.
+    """Used by one runner and by its own renewal thread, because a step may take longer than the lease lasts.
 
-    Losing the lease unnoticed is safe: the ledger refuses the turn before anything is committed. A thread renews it,
-    because a step may take longer than the lease lasts. Without an interval it is not renewed: no other loader can
-    reach the ledger.
+    Losing the lease unnoticed is safe: the ledger refuses commits from an expired turn. Without an interval, the lease
+    is not renewed: no other loader can reach the ledger.
     """
 
     def __init__(
@@ -33,20 +32,20 @@ class LoaderLease:
         self._ttl_s = ttl_s
         self._renew_every_s = renew_every_s
         self._turn: Turn | None = None
-        self._away_until_s = 0.0
+        self._yields_until_s = 0.0
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._thread: threading.Thread | None = None
 
     @property
-    def is_away(self) -> bool:
-        """Return whether this loader stays away from the lease, which may be free."""
-        return time.monotonic() < self._away_until_s
+    def is_yielding(self) -> bool:
+        """Return whether this loader is leaving the lease to others for now."""
+        return time.monotonic() < self._yields_until_s
 
     def turn(self) -> Turn | None:
-        """Return this loader's turn, which begins now if the lease is free; None if another loader holds the lease."""
+        """Return this loader's turn, acquiring the lease if it is free; None if another loader holds it."""
         with self._lock:
-            if self._closing.is_set() or self.is_away:
+            if self._closing.is_set() or self.is_yielding:
                 return None
             if self._turn is None:
                 self._turn = self._store.acquire(self._holder, self._ttl_s)
@@ -58,19 +57,19 @@ class LoaderLease:
             return self._turn
 
     def lose(self) -> None:
-        """Ask for the lease again: the ledger has refused the turn, or the step has failed."""
+        """Reacquire the lease: the ledger has refused the turn, or the step has failed."""
         with self._lock:
             self._turn = None
 
     def give_way(self) -> None:
-        """Release the lease and stay away for some seconds, so that another loader gets its turn, if there are any."""
+        """Release the lease and do not reacquire it for some seconds, so that another loader can take over."""
         if self._renew_every_s is None:
             self.lose()
         elif self._release():
-            self._away_until_s = time.monotonic() + AWAY_S
+            self._yields_until_s = time.monotonic() + YIELD_S
 
     def close(self) -> None:
-        """Release the lease for good, so that another loader takes over at once."""
+        """Release the lease permanently, so that another loader can take over immediately."""
         self._closing.set()
         if self._thread is not None:
             self._thread.join()

@@ -2,9 +2,9 @@
 
 The order of the steps ensures that: the ledger holds the intended range before the warehouse may store it, rows are
 durable in the warehouse before the ledger commits the position, and the position is committed before the log is
-trimmed. After a failure exactly the intended range is loaded again, before any other record; the warehouse is asked
-which of its rows it already has. The ledger refuses intents and positions of a loader whose turn is over, and a server
-stores a range only once, even if two loaders commit it.
+trimmed. After a failure, exactly the intended range is loaded again before any other record, minus the rows that the
+warehouse already has. The ledger refuses intents and positions of a loader that has lost its lease, and a server stores
+a range only once, even if two loaders commit it.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbe
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = STEP_BYTES_MAX
 MISSING_TRIES_MAX: Final = 20
-_LOST: Final = "the stream was purged, or a restore is older than what it keeps: loading goes on after them"
+_LOST: Final = "the stream was purged, or the restored backup is older than the stream: loading continues after them"
 
 log = structlog.get_logger()
 
@@ -49,7 +49,7 @@ def one_thread() -> Executor:
 
 
 class Unfinished(NamedTuple):
-    """What may be left of an unfinished step."""
+    """Possible leftovers of an unfinished step."""
 
     intent: Intent | None = None
     stored: Mapping[int, bool] = {}  # rows after the positions: seq → whether the row counts
@@ -72,21 +72,21 @@ class Loader:
         self._warehouse = warehouse
         self._clock = clock
         self._days = days
-        self._turn: Turn | None = None  # None: it is the only loader
+        self._turn: Turn | None = None  # None: this is the only loader
         self._positions: dict[int, int] | None = None  # None: may differ from the warehouse
-        self._committed: dict[int, int] = {}  # by the ledger so far, within a step
+        self._committed: dict[int, int] = {}  # by the ledger so far, in this step
         self._knows_all_ids = True  # False: another loader may have counted ids
-        self._lost_streams: frozenset[int] = frozenset()  # when rows of unfinished steps were last looked for
-        self._missing_tries = 0  # to read an intended range of which records are missing
+        self._lost_streams: frozenset[int] = frozenset()  # at the last search for rows of unfinished steps
+        self._missing_tries = 0  # attempts to read an intended range that has missing records
         self._reader = new_thread()
         self._arrivals = ArrivalOrder(self._streams, self._read_stream, clock, range_bytes_max)
         self._ahead: Future[LogRange] | None = None
-        self.has_reached_end = False  # the last range was all that the log held when it was read
-        self.lost_messages = 0  # of the log, deleted before they were loaded
+        self.has_reached_end = False  # the last range ended where the log did
+        self.lost_messages = 0  # deleted from the log before they were loaded
         self.repeat_count = 0  # events not counted by this loader because their id was a repeat
 
     def begin_turn(self, turn: Turn) -> None:
-        """Load during this turn from now on. What was known before it may be outdated."""
+        """Start loading under this turn. Anything cached before it may be outdated."""
         if turn == self._turn:
             return
         if self._turn is None or turn.epoch != self._turn.epoch + 1:
@@ -94,7 +94,7 @@ class Loader:
         self._turn, self._positions = turn, None
 
     def load_next_range(self) -> int:
-        """Load the next records, up to a limit; return how many there were."""
+        """Load the next records, up to a limit, and return their number."""
         positions, self._positions = self._positions, None
         unfinished = Unfinished()
         if positions is None:
@@ -105,7 +105,7 @@ class Loader:
             if self._pass_over_lost(positions):
                 return self.load_next_range()
         if self._lost_streams - self._source.lost_streams():
-            # Rows of a stream that has been restored may be stored already: look for them first.
+            # Rows of a restored stream may already be stored: look for them first.
             return self.load_next_range()
         self.has_reached_end = log_range.is_last
         if log_range.records:
@@ -121,9 +121,9 @@ class Loader:
         return len(log_range.records)
 
     def held_back(self) -> dict[int, int]:
-        """Return the last record of each stream that was read but has to wait for other streams.
+        """Return the last record of each stream that was read but must wait for other streams.
 
-        It arrived after reading began, or the clock was set back by a few seconds.
+        Such records arrived after reading began, or the clock was set back by a few seconds.
         """
         return self._arrivals.waiting_numbers()
 
@@ -135,12 +135,12 @@ class Loader:
         self._reader.shutdown()
 
     def _recover(self) -> tuple[dict[int, int], Unfinished]:
-        """Return the committed positions, and what may be left of a step that began there."""
+        """Return the committed positions and possible leftovers of a step that began there."""
         self._ahead = None
         self._arrivals.reset()
         positions, intent = self._ledger.positions(), self._ledger.intent()
         self._trim(positions)  # The last step may have ended before it trimmed.
-        # Epochs alone do not tell: a failover may have lost this loader's last turn, and another loader's replaced it.
+        # Epochs are not enough: a failover may have lost this loader's last turn and reused its epoch for another's.
         if not self._knows_all_ids or positions != self._committed:
             self._warehouse.forget_ids()
             self._knows_all_ids, self._committed = True, positions
@@ -151,17 +151,17 @@ class Loader:
         return positions, Unfinished(intent, {} if received_from is None else self._stored_after(after, received_from))
 
     def _stored_after(self, positions: Mapping[int, int], received_from: int) -> dict[int, bool]:
-        """Return the rows left by an unfinished step. Their ids must be known before any other row is judged."""
+        """Return the rows left by an unfinished step. Other rows must be deduplicated against their ids."""
         known = self._warehouse.stored_after(positions, received_from)
         if any(known.values()):
             self._warehouse.recover_ids(positions, received_from)
         return known
 
     def _unfinished_range(self, positions: dict[int, int], unfinished: Unfinished) -> LogRange:
-        """Return the range that an unfinished step may have stored in part, and nothing else.
+        """Return exactly the range that an unfinished step may have partly stored.
 
-        Its rows were judged against one another: a later row must not be judged before all of them are known, nor an
-        earlier one after them.
+        Its rows were deduplicated against one another: load all of them before any later row, and no earlier row
+        after them.
         """
         intent, stored = unfinished
         if intent is not None:
@@ -176,8 +176,8 @@ class Loader:
     def _intended_records(self, intent: Intent) -> tuple[Intent, Records]:
         """Return an intended range and its records. Fail a few times if some are missing: a replica of the log may lag.
 
-        Those that were deleted or that a disk has lost never return, and must not block the others. A stream that is
-        lost as a whole is left out of the range: its position stays, in case it is restored.
+        After that, assume that they are lost, so that they do not block the others. A stream that is lost entirely is
+        left out of the range; its position stays, in case it is restored.
         """
         records = self._arrivals.take_range(intent.before, intent.positions)
         lost_streams = self._source.lost_streams()
@@ -189,18 +189,18 @@ class Loader:
             raise StoreUnavailableError(f"the log lacks records of the range {intent.name}")
         log.error("intended_records_lost", range=intent.name)
         self._missing_tries = 0
-        self._stored_after(intent.before, 0)  # Rows of lost records may be stored: a repeat of one must not count.
+        self._stored_after(intent.before, 0)  # Rows of lost records may be stored, and their repeats must not count.
         return intent.without(lost_streams), [each for each in records if each[0] not in lost_streams]
 
     def _lost_of(self, intent: Intent) -> dict[int, Lost]:
-        """Return which of its streams have lost records of an intended range, and how many at least."""
+        """Return the streams that have lost records of an intended range, and the minimum number lost."""
         lost = self._source.lost_after(intent.before)
         return {stream: each for stream, each in lost.items() if stream in intent.before}
 
     def _pass_over_lost(self, positions: Mapping[int, int]) -> bool:
-        """Go on after records that were deleted before they were loaded, if there are any: new ones must not wait.
+        """Skip records that were deleted before they were loaded, so that they do not block new ones.
 
-        The ledger keeps what was lost, and refuses if the positions are no longer true.
+        The ledger records the loss, and refuses if the positions are outdated.
         """
         lost = self._source.lost_after(positions)
         if not lost:
@@ -215,7 +215,7 @@ class Loader:
         return True
 
     def _next_range(self, positions: dict[int, int]) -> LogRange:
-        """Return the range that was read ahead, or read one if that was empty."""
+        """Return the range that was read ahead, or read one if it was empty."""
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead.result().records:
             return ahead.result()
@@ -226,7 +226,7 @@ class Loader:
         return range_from(records, is_last=is_last)
 
     def _load_and_read_ahead(self, log_range: LogRange, known: Mapping[int, bool], positions: dict[int, int]) -> None:
-        """Load a range while a thread reads the next: the warehouse works without holding the interpreter."""
+        """Load a range while a thread reads the next one: the warehouse releases the GIL."""
         self._ahead = self._reader.submit(self._read, positions)
         try:
             self._load(log_range, known)
@@ -242,7 +242,7 @@ class Loader:
         return self._source.read(stream, after, bytes_max)
 
     def _load(self, log_range: LogRange, known: Mapping[int, bool]) -> None:
-        """Load a range. If its rows are refused, halve it until the faulty record is alone."""
+        """Load a range. If its rows are refused, halve it until the faulty record is isolated."""
         try:
             repeats = self._store(log_range, known)
         except RowsRefusedError as error:
@@ -265,7 +265,7 @@ class Loader:
             return set()
         same_ids = self._warehouse.stage(rows)
         if log_range.intent is not None:
-            # An earlier commit of this range may have landed since, and staging may have found the ids of its rows.
+            # An earlier commit of this range may have succeeded late, and staging may have found the ids of its rows.
             known = self._stored_after(intent.before, min(rows.received_at))
         stored = {seq: known[seq] for seq in rows.seq if seq in known} if known else {}
         repeats = repeats_among(rows, same_ids, stored, IDEMPOTENCY_WINDOW_MS)
@@ -303,7 +303,7 @@ class Loader:
 
 
 def _intent_of(log_range: LogRange, positions: Mapping[int, int]) -> Intent:
-    """Return the range from the positions to the last record of each stream, or the one that it repeats."""
+    """Return the range from the positions to the last record of each stream, or the intent that it repeats."""
     if log_range.intent is not None:
         return log_range.intent
     last = _last_of(log_range.records)
@@ -332,7 +332,7 @@ def _last_of(records: Records) -> dict[int, int]:
 
 
 def _repeat_stats(log_range: LogRange, repeats: set[int], now_ms: int) -> IngestStats:
-    """Count the repeats of each project, for its owner."""
+    """Count the repeats of each project."""
     rows = log_range.rows
     by_project = Counter(project for project, seq in zip(rows.project, rows.seq, strict=True) if seq in repeats)
     counts = {(project, REPEAT): count for project, count in by_project.items()}

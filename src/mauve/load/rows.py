@@ -1,4 +1,4 @@
-"""Decode records of the log into rows of the warehouse, and date them. Pure."""
+"""Decode log records into warehouse rows, and date them. Pure."""
 
 from array import array
 from collections import Counter
@@ -24,7 +24,7 @@ _NULL_BYTES: Final = len(b"null")
 
 
 class LoggedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event that was validated before it was logged, and is not validated again."""
+    """An event that was validated before it was logged."""
 
     name: str
     user: str | None = None
@@ -45,7 +45,7 @@ class LoggedBatch(NamedTuple):
     event_count: int
 
 
-Records = list[tuple[int, LogRecord]]  # each with its stream, in order of arrival
+Records = list[tuple[int, LogRecord]]  # stream and record, in order of arrival
 
 
 Unreadable = tuple[int, LogRecord, str]  # stream, record, reason
@@ -53,7 +53,7 @@ Unreadable = tuple[int, LogRecord, str]  # stream, record, reason
 
 @dataclass(slots=True)
 class LogRange:
-    """A range of the log on its way into the warehouse."""
+    """A decoded range of the log."""
 
     records: Records = field(default_factory=list)
     rows: EventRows = field(default_factory=EventRows)
@@ -65,7 +65,7 @@ class LogRange:
 
 
 def range_from(records: Records, *, is_last: bool = False) -> LogRange:
-    """Decode records in order. List an unreadable one separately, so that it does not block the others."""
+    """Decode records in order. List unreadable ones separately, so that they do not block the others."""
     log_range = LogRange(records, is_last=is_last)
     for stream, record in records:
         try:
@@ -80,9 +80,9 @@ def range_from(records: Records, *, is_last: bool = False) -> LogRange:
 
 
 def repeats_among(rows: EventRows, same_ids: Iterable[SameId], stored: Mapping[int, bool], window_ms: int) -> set[int]:
-    """Return the seqs of rows that repeat an id within the window of one that counts.
+    """Return the seqs of rows that repeat a counted id within the window.
 
-    The first arrival counts. For a row already stored, the earlier decision stands.
+    The first arrival counts. A row that is already stored keeps its earlier decision.
     """
     repeats = {seq for seq, counts in stored.items() if not counts}
     for places, counted_at in same_ids:
@@ -167,7 +167,7 @@ def _without_null(props: list[msgspec.Raw]) -> list[msgspec.Raw]:
 
 
 def _occurred_column(events: list[LoggedEvent], ats: list[str | int | None], received_at: int) -> npt.NDArray[np.int64]:
-    """Return when each event occurred; one without a time occurred when it was received."""
+    """Return when each event occurred: for one without a time, when it was received."""
     is_timed = [at is not None for at in ats]
     sent_ats = [event.sent_at for event in compress(events, is_timed)]
     moments = np.full(len(events), received_at, np.int64)
@@ -177,7 +177,7 @@ def _occurred_column(events: list[LoggedEvent], ats: list[str | int | None], rec
 
 Time: TypeAlias = str | int  # as the client wrote it, known to be valid
 
-# The two usual forms, by length: with and without milliseconds. Both end in Z.
+# The two common formats, by length: with and without milliseconds. Both end in Z.
 _UNITS: Final = {len("2026-11-15T03:20:00.123Z"): "ms", len("2026-11-15T03:20:00Z"): "s"}
 
 
@@ -198,7 +198,7 @@ def _occurred_at(at: Time, sent_at: Time | None, received_at: int) -> int:
 
 
 def _skews(sent_ats: Sequence[Time | None], received_at: int) -> npt.NDArray[np.int64] | int | None:
-    """Return what to add to each claimed time; None if it needs the slow path. Usually a batch has one `sent_at`."""
+    """Return the correction of each claimed time; None if it needs the slow path. Usually a batch has one `sent_at`."""
     if sent_ats.count(sent_ats[0]) == len(sent_ats):
         return 0 if sent_ats[0] is None else _bounded(received_at - known_time_ms(sent_ats[0]))
     moments = None if None in sent_ats else _moments(sent_ats)
@@ -210,7 +210,7 @@ def _bounded(skew: int) -> int | None:
 
 
 def _moments(times: Sequence[Time | None]) -> npt.NDArray[np.int64] | None:
-    """Return the times if all are written in the same usual form, else None."""
+    """Return the times if all have the same common format, else None."""
     try:
         joined = "".join(times)  # type: ignore[arg-type]  # a number among them raises
         size, count = len(joined) // len(times), len(times)
@@ -226,5 +226,5 @@ def _moments(times: Sequence[Time | None]) -> npt.NDArray[np.int64] | None:
 
 
 def first_day_of(rows: EventRows) -> date:
-    """Return the earliest day of the rows, of which there must be at least one."""
+    """Return the earliest day of the rows. There must be at least one row."""
     return today_at(int(np.frombuffer(rows.occurred_at, np.int64).min()))

@@ -1,4 +1,4 @@
-"""Run the loader: open it when possible, retry when it fails, and export its metrics to Prometheus."""
+"""Run the loader: open it, retry failures, and export its metrics to Prometheus."""
 
 import itertools
 import threading
@@ -26,14 +26,14 @@ _RETRY_S: Final = 0.02
 _FOLLOW_UP_EVERY_S: Final = 1.0
 _OTHER_LOADER_S_MAX: Final = 120.0
 _OTHER_LOADER_EVERY_S: Final = 0.2
-_FAILURES_MAX: Final = 3  # in a row, before another loader gets its turn
+_FAILURES_MAX: Final = 3  # in a row, before this loader yields to another
 
 log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class LoadParts:
-    """What loading needs once the warehouse is open."""
+    """The loader's dependencies, once the warehouse is open."""
 
     loader: Loader
     lease: LoaderLease
@@ -42,7 +42,7 @@ class LoadParts:
     source: LogReader
     ledger: LoadLedger
     note_first_event: Callable[[str, int], None]
-    streams: Callable[[], Mapping[int, StreamReader]]  # of the log, read without changing them
+    streams: Callable[[], Mapping[int, StreamReader]]  # read-only
     close: Callable[[], None]
 
 
@@ -56,7 +56,7 @@ class LoadMetrics:
         )
         self.seconds = Gauge("mauve_load_seconds", "Duration of the last load", registry=registry)
         self.lag_seconds = Gauge("mauve_load_lag_seconds", "Time since the loader last caught up", registry=registry)
-        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes of records that wait to be loaded", registry=registry)
+        self.backlog_bytes = Gauge("mauve_log_bytes", "Bytes of records waiting to be loaded", registry=registry)
         self.dead_letters = Gauge("mauve_dead_letters", "Records that could not be loaded", registry=registry)
         self.quarantined = Gauge("mauve_log_damaged_records", "Damaged records quarantined", registry=registry)
         self.lost = Gauge("mauve_log_lost_messages", "Log messages deleted before they were loaded", registry=registry)
@@ -64,10 +64,7 @@ class LoadMetrics:
 
 
 class LoadRunner:
-    """Runs one step at a time, in one thread. A failed step is repeated.
-
-    A step of a loader that does not have the lease only tries to acquire it.
-    """
+    """Runs one step at a time, in one thread, and retries failures. Without the lease, a step tries to acquire it."""
 
     def __init__(self, open_parts: Callable[[], LoadParts], metrics: LoadMetrics) -> None:
         self._open_parts = open_parts
@@ -81,7 +78,7 @@ class LoadRunner:
         self._stopping = threading.Event()
         self._failures = 0  # in a row
         self._has_warehouse = True
-        self._is_active: bool | None = None  # None: it has not asked for the lease yet
+        self._is_active: bool | None = None  # None: has not tried to acquire the lease yet
         self._step_lock = threading.Lock()
         self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
         self._pause_requested = False
@@ -89,9 +86,9 @@ class LoadRunner:
         self._works = itertools.count()
 
     def work(self) -> int | None:
-        """Return a number that identifies the range being loaded or the follow-up; None if nothing is in progress.
+        """Return a number that identifies the range or follow-up in progress; None if there is none.
 
-        Opening the warehouse is not included: it may have to migrate large tables.
+        Opening the warehouse does not count: it may have to migrate large tables.
         """
         return self._work
 
@@ -102,12 +99,12 @@ class LoadRunner:
 
     @property
     def is_catching_up(self) -> bool:
-        """Return whether the last range that was loaded left records in the log."""
+        """Return whether the log still held records after the last range."""
         return self._is_catching_up
 
     @property
     def caught_up_s_ago(self) -> float | None:
-        """Return how long ago everything that had arrived was loaded; None if never since the start."""
+        """Return how long ago everything received so far was loaded; None if never since the start."""
         return time.monotonic() - self._caught_up_at if self._has_caught_up else None
 
     def step(self) -> None:
@@ -141,13 +138,13 @@ class LoadRunner:
             finally:
                 if self._stopping.is_set():
                     self._end_turn()
-                if self._is_active:  # One that waits must not miss its turn by asking a log that does not answer.
+                if self._is_active:  # A standby must not miss a free lease while waiting for an unresponsive log.
                     self._measure(parts, time.monotonic() - began)
 
     def _note_failure(self, parts: LoadParts) -> None:
-        """Ask for the lease again: another loader may have taken over. After some failures, let another try.
+        """Reacquire the lease, because another loader may have taken over. After several failures, yield it.
 
-        It may reach servers that this one does not.
+        Another loader may reach servers that this one cannot.
         """
         self._failures += 1
         if self._failures < _FAILURES_MAX:
@@ -157,26 +154,26 @@ class LoadRunner:
         parts.lease.give_way()
 
     def _end_turn(self) -> None:
-        """Release the lease for good: another machine takes over while this one finishes its requests."""
+        """Release the lease permanently: another machine takes over while this one finishes its requests."""
         if self._parts is not None:
             self._parts.lease.close()
 
     def _has_turn(self, parts: LoadParts) -> bool:
-        """Return whether this loader has the lease, after trying to acquire it."""
+        """Try to acquire the lease; return whether this loader holds it."""
         turn = parts.lease.turn()
         if turn is not None:
             parts.loader.begin_turn(turn)
         caught_up_at = self._caught_up_at
         self._note_turn(is_active=turn is not None)
-        if turn is None and parts.lease.is_away:
-            self._caught_up_at = caught_up_at  # It is not known whether there is another loader.
+        if turn is None and parts.lease.is_yielding:
+            self._caught_up_at = caught_up_at  # There may be no other loader.
         return turn is not None
 
     def _note_turn(self, *, is_active: bool) -> None:
         if is_active != self._is_active:
             log.info("loader_active" if is_active else "loader_waiting")
         self._is_active = is_active
-        if not is_active:  # What this loader last knew says nothing about the one that loads.
+        if not is_active:  # This loader's progress says nothing about the active one's.
             self._has_caught_up = self._is_catching_up = False
             self._caught_up_at = time.monotonic()
             self._backlog_bytes = 0
@@ -197,7 +194,7 @@ class LoadRunner:
             self._metrics.records.inc(loaded)
             self._is_catching_up = bool(loaded) and not loader.has_reached_end
             if not self._is_catching_up:
-                # A range is read while the one before it is loaded; an empty one has just been read.
+                # A range is read while the previous one is loaded; an empty one has just been read.
                 self._caught_up_at = self._range_began_at if loaded else began
                 self._has_caught_up = True
             self._range_began_at = began
@@ -211,7 +208,7 @@ class LoadRunner:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Neither load nor trim during the block, so that warehouse, positions and log stay consistent."""
+        """Suspend loading and trimming during the block, so that warehouse, positions and log stay consistent."""
         with self._pause_lock:
             self._pause_requested = True  # Under load, a step would never finish unless interrupted.
             self._step_lock.acquire()
@@ -222,7 +219,7 @@ class LoadRunner:
             self._step_lock.release()
 
     def load_pending(self) -> None:
-        """Load everything that is in the log now. Later records may wait."""
+        """Load everything that is in the log now, but not necessarily later records."""
         with self.paused():
             parts = self._opened()
             ends = ends_of(parts.ledger, parts.source)
@@ -252,15 +249,15 @@ class LoadRunner:
 
     def _refuse_if_stopping(self) -> None:
         if self._stopping.is_set():
-            raise StoreUnavailableError("the service stops: try again later")
+            raise StoreUnavailableError("the service is stopping: try again later")
 
     def _others_have_loaded(self, parts: LoadParts, ends: Mapping[int, int]) -> bool:
-        """Return True when another machine has loaded all up to these ends; False if it is this one's turn."""
+        """Wait until another machine has loaded up to these ends; return False if this one has to load."""
         gives_up_at = time.monotonic() + _OTHER_LOADER_S_MAX
         while not are_loaded(ends, parts.ledger, parts.streams()):
             self._refuse_if_stopping()
             if time.monotonic() > gives_up_at:
-                raise StoreUnavailableError("another machine loads, and has not caught up in time: try again later")
+                raise StoreUnavailableError("another machine is loading and has not caught up in time: try again later")
             time.sleep(_OTHER_LOADER_EVERY_S)
             if self._has_turn(parts):
                 return False
@@ -272,11 +269,11 @@ class LoadRunner:
         return self._parts
 
     def stop(self) -> None:
-        """End the current step early, and the turn with it or with the next one; the rest stays in the log."""
+        """End the current step early and release the lease; unloaded records stay in the log."""
         self._stopping.set()
 
     def status(self) -> dict[str, int]:
-        """Return the fields of `/readyz` about the backlog."""
+        """Return the backlog fields of `/readyz`."""
         lag_ms = int((time.monotonic() - self._caught_up_at) * 1000)
         return {"backlog_bytes": self._backlog_bytes, "load_lag_ms": lag_ms}
 
@@ -303,7 +300,7 @@ class LoadRunner:
 
 
 def note_first_events(ledger: LoadLedger, note: Callable[[str, int], None]) -> None:
-    """Report each project's first event, and acknowledge it only afterwards."""
+    """Report each project's first event, then acknowledge the report."""
     seen = ledger.first_seen()
     for project, at in seen.items():
         note(project, at)
