@@ -1,7 +1,6 @@
 """The backup file: a tar archive compressed with Zstandard.
 
-The first member is the header, which describes the file. The last member lists the SHA-256 of all others, so that
-damage is detected.
+The first member is the header. The last member lists the SHA-256 of all others, to detect damage.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ _PIECE_BYTES: Final = 2**20
 _LIST_BYTES_MAX: Final = 256 * 2**20
 _LEVEL: Final = 3
 _END_TEXT: Final = b"end of backup\n"
-# The file ends with a frame that every Zstandard reader skips: it reveals a truncated file before it is read.
+# The file ends with a frame that Zstandard readers skip: if it is missing, the file is truncated.
 _END: Final = struct.pack("<II", 0x184D2A50, len(_END_TEXT)) + _END_TEXT
 _PRIVATE_FILE: Final = 0o600
 _PRIVATE_DIRECTORY: Final = 0o700
@@ -48,7 +47,7 @@ _header: Final = msgspec.json.Decoder(Header)
 
 
 class Source(Protocol):
-    """A backup to read: a path, or something that opens like one. Its text is its name for messages."""
+    """A backup to read: a path or similar. `str()` returns its name for messages."""
 
     def open(self, mode: Literal["rb"]) -> AbstractContextManager[IO[bytes]]: ...
 
@@ -76,7 +75,7 @@ def write_archive(file: Writable, header: Header, members: Iterable[Member], on_
 
 
 def read_header(source: Source) -> Header:
-    """Return the header; refuse a file that is not a backup, or one of a newer format."""
+    """Return the header; refuse a file that is not a backup or has a newer format."""
     with _open_tar(source) as (tar, _):
         return _read_header_from(tar, source)
 
@@ -88,7 +87,7 @@ def unpack_archive(source: Source, target: Path, on_bytes: OnBytes) -> None:
         digests, listed = _unpack_members(tar, target, on_bytes)
         if digests != listed:
             raise tarfile.ReadError("the members do not match their list")
-        while file.read(_PIECE_BYTES):  # An encrypted file reveals at its end whether it is whole.
+        while file.read(_PIECE_BYTES):  # Truncation of an encrypted file shows only at its end.
             pass
 
 
@@ -144,7 +143,7 @@ def _read_header_from(tar: tarfile.TarFile, source: Source) -> Header:
 
 
 class _FormatVersion(msgspec.Struct, frozen=True):
-    """The fields that the header has in every format."""
+    """The header fields common to all formats."""
 
     format: int
     mauve: str
@@ -164,7 +163,7 @@ def _content_of(tar: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
 def _checked_path(name: str) -> PurePosixPath:
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise tarfile.ReadError(f"{name} leads out of the directory")
+        raise tarfile.ReadError(f"{name} is outside the directory")
     return path
 
 
@@ -185,7 +184,7 @@ class _HashingReader:
 
 @contextmanager
 def _open_tar(source: Source) -> Iterator[tuple[tarfile.TarFile, IO[bytes]]]:
-    """Open the tar in a file, and return both; report any format error as a damaged backup."""
+    """Open a file and the tar in it; report any format error as a damaged backup."""
     try:
         with source.open("rb") as file:
             if file.seekable():

@@ -2,8 +2,8 @@
 
 The order makes it consistent. While the loader is paused, the ledger's positions, the rows in the warehouse and the
 records in the log agree. The warehouse is frozen, the ledger is snapshotted, and the log's records after the positions
-are copied. The catalog comes last, so that it knows every key that was used and every first event. The loader then
-resumes, and copying the snapshots may take its time. Ingest and reads go on throughout.
+are copied. The catalog comes last, so that it includes every key that was used and every first event. The loader then
+resumes while the snapshots are copied. Ingest and reads continue throughout.
 """
 
 import fcntl
@@ -33,14 +33,14 @@ _PRIVATE_DIRECTORY: Final = 0o700
 
 
 class Progress(Protocol):
-    """Shows how far a command has come."""
+    """Shows the progress of a command."""
 
     def begin(self, stage: str, total: int) -> None:
-        """Begin a stage; its size, such as bytes, is an estimate, or 0 if unknown."""
+        """Begin a stage; `total` is an estimate, or 0 if unknown."""
         ...
 
     def add(self, count: int) -> None:
-        """Report that much more as done."""
+        """Report `count` more units as done."""
         ...
 
 
@@ -65,12 +65,12 @@ class LoaderPause(Protocol):
         ...
 
     def release(self) -> None:
-        """Release the frozen files; raise if they were already released, so that copies of them are suspect."""
+        """Release the frozen files; raise if they were already released, because their copies may be bad."""
         ...
 
 
 class Snapshot(Protocol):
-    """A database as it was at one moment."""
+    """A consistent copy of a database."""
 
     def copy_to(self, target: Path, on_bytes: OnBytes) -> None: ...
 
@@ -109,7 +109,7 @@ def write_backup(
     progress.begin("freezing", 0)
     with _only_one(drafts.parent), sources.pause_loader() as pause:
         try:
-            _make_empty(drafts)  # Anything in it is left over from a backup that was killed.
+            _make_empty(drafts)  # Remove leftovers of a killed backup.
             records = _copy(sources, drafts, pause, copied_bytes, progress)
             has_key = sources.master_key is not None
             header = Header(FORMAT, version, now_ms, 0, pause.frozen.events, has_key)
@@ -143,7 +143,7 @@ def _check_space(target: BackupTarget, copied_bytes: int, archive_bytes: int) ->
 
 @contextmanager
 def _only_one(data: Path) -> Iterator[None]:
-    """Lock the data directory against a second backup, such as one that a killed service has left running."""
+    """Lock the data directory against a second backup, such as one left running by a killed service."""
     descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
     try:
         try:

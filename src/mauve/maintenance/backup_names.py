@@ -15,14 +15,14 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def backup_name(created_at: int, identity: str, *, is_encrypted: bool) -> str:
-    """Return a name that sorts by time and tells whose it is, such as mauve-20261116T020000000Z-1a2b3c4d.mauve."""
+    """Return a name with the time and the installation, such as mauve-20261116T020000000Z-1a2b3c4d.mauve."""
     moment = _EPOCH + timedelta(milliseconds=created_at)
     text = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}"
     return f"{NAME_PREFIX}{text}Z-{identity[:_OWNER_CHARACTERS]}.mauve{_ENCRYPTED if is_encrypted else ''}"
 
 
 def created_at_of(name: str) -> int | None:
-    """Return when a backup was created by its name, in epoch ms; None if it is not such a name."""
+    """Return the creation time in a backup's name, in epoch ms; None if it is not such a name."""
     match = _NAME.fullmatch(name)
     try:
         moment = None if match is None else datetime.strptime(match[1] + "000+0000", "%Y%m%dT%H%M%S%f%z")
@@ -32,7 +32,7 @@ def created_at_of(name: str) -> int | None:
 
 
 def owner_of(name: str) -> str:
-    """Return the begin of the identity of the installation that made a backup; empty if its name tells none."""
+    """Return the identity prefix of the installation in a backup's name; empty if there is none."""
     match = _NAME.fullmatch(name)
     return "" if match is None else match[2] or ""
 
@@ -42,15 +42,15 @@ def says_encrypted(name: str) -> bool:
 
 
 def backups_in(stored: Sequence[StoredBackup]) -> list[StoredBackup]:
-    """Return what is a backup by its name, newest first."""
+    """Return the files named like backups, newest first."""
     found = [each for each in stored if created_at_of(each.name) is not None]
     return sorted(found, key=lambda each: each.name, reverse=True)
 
 
 def names_to_remove(stored: Sequence[StoredBackup], newest: str, keep: int) -> list[str]:
-    """Return the backups beyond the number to keep, which are older than one that is known to be whole.
+    """Return the backups beyond the number to keep, all older than `newest`, which is known to be complete.
 
-    Those of other installations in the same place neither count nor go.
+    Ignore backups of other installations in the same place.
     """
     own = [each.name for each in backups_in(stored) if owner_of(each.name) == owner_of(newest)]
     older = [name for name in own if name < newest]

@@ -1,4 +1,4 @@
-"""When the service makes its next backup. The state is stored, so that a restart neither skips nor repeats one."""
+"""The backup schedule. Its state is stored, so that a restart neither skips nor repeats a backup."""
 
 from typing import Final, NamedTuple
 
@@ -10,18 +10,18 @@ _JITTER_MS_MAX: Final = 10 * 60_000
 
 
 class BackupState(msgspec.Struct, frozen=True):
-    url: str = ""  # where the last one went, or should have gone
+    url: str = ""  # target of the last backup, even if it failed
     next_at: int = 0  # epoch ms
-    made_at: int | None = None  # when the last whole one was created
+    made_at: int | None = None  # when the last complete one was created
     place: str = ""  # its address
     bytes: int = 0
     failures: int = 0  # since then
     reason: str = ""  # of the last failure
-    since: int | None = None  # when the first one for this place was begun
+    since: int | None = None  # when the first backup to this target began
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A whole backup."""
+    """A complete backup."""
 
     file: str  # its address
     bytes: int
@@ -34,32 +34,32 @@ class Schedule(NamedTuple):
 
 
 def is_due(schedule: Schedule, state: BackupState, now_ms: int) -> bool:
-    """Return whether to begin now. A new place is due at once, and so is a next time that no interval explains."""
-    latest = now_ms + max(schedule.every_ms, RETRY_MS_MAX) + _JITTER_MS_MAX  # after it: clock or interval has changed
+    """Return whether to begin now. A new target is due immediately, as is a next time beyond any interval."""
+    latest = now_ms + max(schedule.every_ms, RETRY_MS_MAX) + _JITTER_MS_MAX  # later only if clock or interval changed
     return state.url != schedule.url or now_ms >= state.next_at or state.next_at > latest
 
 
 def after_begin(schedule: Schedule, state: BackupState, now_ms: int) -> BackupState:
-    """Return the state to save before a backup begins: if the process dies meanwhile, the next one waits, too."""
+    """Return the state to save before a backup begins: if the process dies, the next attempt still waits."""
     since = state.since if state.url == schedule.url and state.since is not None else now_ms
     next_at = now_ms + _retry_ms(schedule, state.failures)
     return msgspec.structs.replace(state, url=schedule.url, next_at=next_at, since=since)
 
 
 def is_late(state: BackupState, every_ms: int, now_ms: int) -> bool:
-    """Return whether the last whole backup, or the begin of the schedule without one, is too long ago."""
+    """Return whether the last complete backup, or the start of the schedule if there is none, is too long ago."""
     last = state.since if state.made_at is None else state.made_at
     return last is not None and now_ms - last > 2 * every_ms
 
 
 def after_success(schedule: Schedule, state: BackupState, made: Made, share: float) -> BackupState:
-    """Return the state after a backup; `share` is random, from 0 to 1, so that services do not begin together."""
+    """Return the state after a backup; `share` is random (0 to 1) and spreads the backups of several services."""
     next_at = made.created_at + schedule.every_ms + _jitter(schedule.every_ms, share)
     return BackupState(schedule.url, next_at, made.created_at, made.file, made.bytes, since=state.since)
 
 
 def after_failure(schedule: Schedule, state: BackupState, now_ms: int, reason: str, share: float) -> BackupState:
-    """Return the state after a failure: the next try comes soon at first, then each hour."""
+    """Return the state after a failure: the first retries come soon, later ones hourly."""
     failures = state.failures + 1
     wait_ms = _retry_ms(schedule, state.failures)
     next_at = now_ms + wait_ms + _jitter(wait_ms, share)

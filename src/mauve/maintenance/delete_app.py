@@ -1,4 +1,4 @@
-"""Delete the data of an app's projects from every store. The app is archived before: nothing new arrives."""
+"""Delete the data of an app's projects from every store. Archiving the app first stops new data."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from mauve.stores.ledger.maintenance import LedgerMaintenance
 
 SETTLE_S: Final = 180.0
-"""How long after archiving a request that began before may still be accepted: a slow body takes up to 150 seconds."""
+"""How long a request that began before archiving may still be accepted: a slow body takes up to 150 seconds."""
 
 
 class Deleted(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ def delete_projects(
     ledger: "LedgerMaintenance",
     log: LogMaintenance,
 ) -> Deleted:
-    """Delete the projects' data. Load the queue first, or its events would come back. Repeating it is harmless."""
+    """Delete the projects' data. Load the queue first, or its events would reappear. Safe to repeat."""
     load_pending()
     events = sum(warehouse.delete_project(project) for project in projects)
     load_pending()  # A step that read the warehouse before the deletion may still store the users of closed days.
@@ -51,5 +51,5 @@ def delete_projects(
 
 
 def seconds_to_settle(refused_since: int, now_ms: int) -> float:
-    """Return how long to wait until no request that began before its key was refused is still in progress."""
+    """Return how long requests that began before their key was refused may still be in progress."""
     return max(0.0, SETTLE_S - (now_ms - refused_since) / 1000)

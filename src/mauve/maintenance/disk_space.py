@@ -32,7 +32,7 @@ def check_free_space(folder: Path, bytes_needed: int) -> None:
 def format_bytes(byte_count: int) -> str:
     size = float(byte_count)
     for unit in ("bytes", "KB", "MB"):
-        if size < 1000:  # noqa: PLR2004 - at most three digits
+        if size < 1000:  # noqa: PLR2004 - three digits at most
             return f"{size:.0f} {unit}"
         size /= 1024
     return f"{size:.1f} GB"

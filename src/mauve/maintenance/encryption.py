@@ -1,7 +1,7 @@
 """Encrypted backups: age files (age-encryption.org/v1), for an SSH key that is derived from the master key.
 
-Derived with HKDF, so that a backup never reveals the master key. Any `age` program opens the file with the same key.
-The library pulls and pushes by itself; a pipe and a thread connect it to the archive.
+The key is derived with HKDF, so that a backup never reveals the master key. Any `age` program can decrypt the file with
+it. The library drives the I/O, so a pipe and a thread connect it to the archive.
 """
 
 import os
@@ -50,14 +50,14 @@ def is_encrypted(source: Source) -> bool:
 
 @contextmanager
 def encrypted(target: Writable, keys: BackupKeys) -> Iterator[Writable]:
-    """Yield a file whose content is encrypted into the target, which is complete when the block ends."""
+    """Yield a file that is encrypted into the target. The target is complete when the block ends."""
     reading, writing = os.pipe()
     plain = os.fdopen(reading, "rb")
     work = _Work(lambda source, sealed: pyrage.encrypt_io(source, sealed, [keys.recipient]), plain, target, plain)
     try:
         with os.fdopen(writing, "wb") as pipe:
             yield pipe
-    except BrokenPipeError:  # The work has ended: the reason is more interesting.
+    except BrokenPipeError:  # The thread has failed: report its error instead.
         raise work.finish() or BrokenPipeError from None
     finally:
         error = work.finish()
@@ -84,7 +84,7 @@ class DecryptedSource:
             try:
                 yield plain
             finally:
-                plain.close()  # If the reader has enough, the work ends with a broken pipe.
+                plain.close()  # If the reader stops early, the thread ends with a broken pipe.
                 error = work.finish()
                 if error is not None and not isinstance(error, BrokenPipeError):
                     raise self._explained(error) from error
@@ -93,13 +93,13 @@ class DecryptedSource:
         if isinstance(error, BackupStoreError):
             return error
         if isinstance(error, pyrage.DecryptError) and "No matching keys" in str(error):
-            advice = "set MAUVE_MASTER_KEY to the one that the service had then, or use another copy"
+            advice = "set MAUVE_MASTER_KEY to the key that the service had then, or use another copy"
             return MaintenanceRefusedError(f"{self} was encrypted with another master key, or is damaged: {advice}")
         return MaintenanceRefusedError(f"{self} is not a whole backup ({error}): use another copy")
 
 
 class _Work:
-    """Runs the library in a thread, between two files; then closes the end of the pipe that is its own."""
+    """Runs the library in a thread, between two files, then closes its end of the pipe."""
 
     def __init__(self, run: Callable[[Any, Any], None], source: IO[bytes], target: Writable, own: IO[bytes]) -> None:
         self._run = run
@@ -110,7 +110,7 @@ class _Work:
         self._thread.start()
 
     def finish(self) -> Exception | None:
-        """Wait for the end; return the error, if there was one."""
+        """Wait for the thread to end; return its error, if any."""
         self._thread.join()
         return self._error
 
@@ -118,12 +118,12 @@ class _Work:
         try:
             with self._own:
                 self._run(self._source, self._target)
-        except Exception as error:  # noqa: BLE001 - it is reported by the thread that waits
+        except Exception as error:  # noqa: BLE001 - reported by the waiting thread
             self._error = self._source.error or self._target.error or error
 
 
 class _Remembering:
-    """A file that remembers its error, of which the library reports no more than the text."""
+    """A file that remembers its error, because the library reports only the text."""
 
     def __init__(self, read: Callable[[int], bytes] = lambda _: b"", write: Callable[[bytes], int] = len) -> None:
         self.error: Exception | None = None

@@ -1,4 +1,4 @@
-"""Erase a user: remove everything that identifies them, and change no metric."""
+"""Erase a user: remove everything that identifies them, without changing any metric."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Erased(msgspec.Struct, frozen=True):
-    """How many entries of the user were made anonymous."""
+    """The number of entries that were anonymized."""
 
     events: int
     payments: int
@@ -32,7 +32,7 @@ def erase_user(
     ledger: "LedgerMaintenance",
     log: LogMaintenance,
 ) -> Erased:
-    """Erase the user from every store. Load the queue first, or its events would bring the user back."""
+    """Erase the user from every store. Load the queue first, or its events would reintroduce the user."""
     load_pending()
     events = warehouse.erase_user(project, user)
     entries = ledger.erase_user(project, user)

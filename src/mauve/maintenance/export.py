@@ -24,8 +24,8 @@ class Exported(msgspec.Struct, frozen=True):
 def export(
     chosen: Chosen, events: EventExport, ledger: LedgerExport, output: ExportOutput, progress: Progress
 ) -> Exported:
-    """Write every chosen row once. Each page is read when the one before it is written, so little is in memory."""
-    progress.begin("load what waits", 0)
+    """Write every selected row once, one page at a time to limit memory."""
+    progress.begin("loading queued events", 0)
     extent = events.extent(chosen)
     return Exported(
         events=_export_events(chosen, events, extent, output, progress),
@@ -37,7 +37,7 @@ def export(
 def _export_events(
     chosen: Chosen, events: EventExport, extent: EventExtent, output: ExportOutput, progress: Progress
 ) -> int:
-    progress.begin("export events", extent.events)
+    progress.begin("exporting events", extent.events)
     count = 0
     for table in _event_tables(chosen, events, extent):
         output.add_events(table)
@@ -45,7 +45,7 @@ def _export_events(
         count += table.num_rows
     if count < extent.events:
         raise MaintenanceFailedError(
-            f"only {count} of {extent.events} events are left: some were deleted or erased meanwhile, so export again"
+            f"only {count} of {extent.events} events are left: some were deleted or erased in between; export again"
         )
     return count
 
@@ -61,7 +61,7 @@ def _event_tables(chosen: Chosen, events: EventExport, extent: EventExtent) -> I
 
 
 def _export_payments(chosen: Chosen, ledger: LedgerExport, output: ExportOutput, progress: Progress) -> int:
-    progress.begin("export payments", 0)
+    progress.begin("exporting payments", 0)
     count = 0
     for payments in ledger.payments(chosen):
         output.add_payments(payments)
@@ -70,7 +70,7 @@ def _export_payments(chosen: Chosen, ledger: LedgerExport, output: ExportOutput,
 
 
 def _export_versions(chosen: Chosen, ledger: LedgerExport, output: ExportOutput, progress: Progress) -> int:
-    progress.begin("export subscriptions", 0)
+    progress.begin("exporting subscriptions", 0)
     count = 0
     for versions in ledger.versions(chosen):
         output.add_versions(versions)

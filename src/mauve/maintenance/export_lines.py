@@ -1,7 +1,7 @@
-"""The rows of an export, as lines of JSON and as columns of Parquet: the same names and values in both.
+"""The rows of an export, as JSON lines or Parquet columns with the same names and values.
 
-An event or a payment is an item that `POST /v1/events` takes, which ignores unknown fields. A subscription is one that
-`POST /v1/objects` takes, apart from its time, which is a number here.
+Events and payments are valid items for `POST /v1/events`, which ignores unknown fields. Subscriptions are valid for
+`POST /v1/objects`, except that their time is a number here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -118,7 +118,7 @@ SUBSCRIPTIONS: Final = pa.schema(
 
 
 def event_table(page: EventPage) -> pa.Table:
-    """Return the events of a page that has any."""
+    """Return the events of a page, which must not be empty."""
     with pa.ipc.open_stream(page.arrow) as stream:
         found = stream.read_all()
     return found.rename_columns(EVENTS.names).cast(EVENTS)
@@ -201,7 +201,7 @@ def _claim(payment: ExportedPayment) -> str | None:
 
 
 def _one_line(text: str) -> Raw | str:
-    """Return JSON as it was sent, in one line: newlines are only between its values. Other text becomes a string."""
+    """Return JSON as sent, on one line: newlines occur only between values. Any other text becomes a string."""
     encoded = text.encode().translate(_SPACES)
     try:
         return Raw(_json.decode(encoded))

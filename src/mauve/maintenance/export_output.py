@@ -1,6 +1,6 @@
-"""Where an export goes: standard output, a file, or a folder of Parquet files.
+"""The output of an export: standard output, a file, or a folder of Parquet files.
 
-A file or folder has another name until it is whole: one with the right name is complete.
+A file or folder gets its final name only when it is complete.
 """
 
 import gzip
@@ -28,8 +28,8 @@ from mauve.maintenance.export_lines import (
 )
 from mauve.stores.export import ExportedPayment, ExportedVersion
 
-_LEVEL: Final = 6  # of gzip, as the program has it
-_SUFFIX: Final = ".partial"  # until it is whole; only the owner can read what `tempfile` makes
+_LEVEL: Final = 6  # the default of the gzip program
+_SUFFIX: Final = ".partial"  # until complete; `tempfile` makes it readable only by the owner
 _SCHEMAS: Final = {"events": EVENTS, "payments": PAYMENTS, "subscriptions": SUBSCRIPTIONS}
 
 
@@ -43,13 +43,13 @@ class ExportOutput(Protocol):
 
 @contextmanager
 def open_output(path: Path, *, as_parquet: bool, may_replace: bool) -> Iterator[ExportOutput]:
-    """Refuse an unusable path before anything is read. Afterwards the output has its name if nothing was raised."""
+    """Refuse an unusable path before anything is read. The output gets its name if the block succeeds."""
     _check(path, may_replace=may_replace)
     kind: Callable[..., AbstractContextManager[ExportOutput]] = _parquet_folder if as_parquet else _json_lines_file
     try:
         with kind(path, may_replace=may_replace) as output:
             yield output
-    except OSError as error:  # Reading raises other errors.
+    except OSError as error:  # Only from writing: reading raises other errors.
         raise not_written(path, error) from error
 
 
@@ -61,7 +61,7 @@ def not_written(path: object, error: OSError) -> MaintenanceFailedError:
 
 
 class JsonLines:
-    """One JSON object to a line."""
+    """One JSON object per line."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -138,7 +138,7 @@ def _parquet_folder(path: Path, *, may_replace: bool) -> Iterator[ParquetFiles]:
 
 
 def _is_replaceable(path: Path) -> bool:
-    """Return whether it is a folder that holds nothing but an export."""
+    """Return whether it is a folder that contains only an export."""
     files = {f"{name}.parquet" for name in _SCHEMAS}
     return path.is_dir() and not path.is_symlink() and files.issuperset(each.name for each in path.iterdir())
 
@@ -151,7 +151,7 @@ def _check(path: Path, *, may_replace: bool) -> None:
 
 
 def _put_in_place(draft: Path, path: Path, *, may_replace: bool) -> None:
-    _check(path, may_replace=may_replace)  # It may have appeared meanwhile.
+    _check(path, may_replace=may_replace)  # It may have appeared during the export.
     if path.is_dir():
         earlier = draft.with_suffix(".earlier")
         path.rename(earlier)

@@ -1,7 +1,7 @@
 """Move an installation's stores from files to servers: copy, compare, and only then switch.
 
-The service is stopped, so the files do not change. An interrupted move continues where it was; until the last step
-the files are untouched and the service can start on them again.
+The service is stopped, so the files do not change. An interrupted move resumes where it stopped; until the last step,
+the files are untouched and the service can be restarted on them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -50,7 +50,7 @@ def move(
         found = store.target_counts()
         for table, count in counts.items():
             if found[table] != count:
-                difference = f"{table} has {count} rows and its copy {found[table]}"
+                difference = f"{table} has {count} rows but its copy has {found[table]}"
                 raise MaintenanceFailedError(f"{store.name}: {difference}: empty the target and try again")
         rows += sum(counts.values())
     compared = comparisons()

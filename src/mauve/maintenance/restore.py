@@ -20,7 +20,7 @@ from mauve.stores.maintenance import Frozen
 
 _PRIVATE_DIRECTORY: Final = 0o700
 SYSTEM_NAMES: Final = frozenset({"lost+found"})
-"""What a file system creates in its top folder, for its own use."""
+"""Folders that file systems create at their root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,12 @@ def restore(
 ) -> RestoreResult:
     """Create a data directory with everything that was acknowledged when the backup began.
 
-    `named_at` is when the backup was created according to its name, if that tells.
+    `named_at` is the creation time in the backup's name, if any.
     """
     progress.begin("checking", 0)
     header = read_header(source)
     if named_at not in {None, header.created_at}:
-        raise MaintenanceRefusedError(
-            f"{source} holds another backup than its name says, it was renamed or exchanged: use another copy"
-        )
+        raise MaintenanceRefusedError(f"{source} does not match its name: it was renamed or replaced; use another copy")
     data = data.resolve()  # Follow a symbolic link, so that it remains one.
     refuse_used_directory(data)
     data.parent.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
@@ -75,7 +73,7 @@ def _build(drafts: Path, header: Header, steps: RestoreSteps, progress: Progress
 
 
 def refuse_used_directory(data: Path) -> None:
-    """Refuse a directory that a service uses or that is not empty."""
+    """Refuse a directory that is in use or not empty."""
     holder = holder_of(data)
     if holder is not None:
         raise MaintenanceRefusedError(f"{data} is in use by process {holder.pid}: restore into another directory")
@@ -91,7 +89,7 @@ def _names_in(data: Path) -> list[str]:
 
 @contextmanager
 def drafts_for(data: Path) -> Iterator[Path]:
-    """Create a directory for unfinished work, and remove it at the end in any case."""
+    """Create a directory for unfinished work, and always remove it at the end."""
     drafts = data / RESTORING if _is_irreplaceable(data) else data.with_name(f".{data.name}.{RESTORING}")
     drafts.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
     descriptor = os.open(drafts, os.O_RDONLY | os.O_DIRECTORY)
@@ -110,17 +108,17 @@ def drafts_for(data: Path) -> Iterator[Path]:
 
 
 def _is_irreplaceable(data: Path) -> bool:
-    """Return whether no other directory can replace this one: it is a mount point, or its parent is not ours."""
+    """Return whether this directory cannot be replaced: it is a mount point, or its parent is not writable."""
     return data.exists() and (data.is_mount() or any(data.iterdir()) or not os.access(data.parent, os.W_OK))
 
 
 def move_into_place(drafts: Path, data: Path) -> None:
-    """Make the drafts the data directory."""
+    """Turn the drafts into the data directory."""
     if drafts.parent != data:
         drafts.rename(data)  # atomic, and also replaces an empty directory
         sync_folder(data.parent)
         return
-    # One by one. No service starts as long as the drafts exist, so a half-restored directory is never used.
+    # One at a time. No service starts while the drafts exist, so a half-restored directory is never used.
     paths = sorted(drafts.iterdir(), key=lambda path: path.name == CATALOG)
     try:
         for path in paths:

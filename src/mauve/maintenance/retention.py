@@ -1,4 +1,4 @@
-"""Raw event retention: make old raw events anonymous; they still count."""
+"""Raw event retention: anonymize old raw events; they still count."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -19,7 +19,7 @@ log = structlog.get_logger()
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """What the last run did."""
+    """The result of the last run."""
 
     before: str  # YYYY-MM-DD: raw events of earlier days are anonymous
     events: int
@@ -32,7 +32,7 @@ def first_day_kept(now_ms: int, days: int) -> date:
 
 
 class Retention:
-    """Makes raw events that are too old anonymous, once per UTC day, on one of the machines that share a warehouse."""
+    """Anonymizes old raw events once per UTC day, on one of the machines that share a warehouse."""
 
     def __init__(
         self,

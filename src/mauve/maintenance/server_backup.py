@@ -1,9 +1,9 @@
-"""The commands that back up and restore an installation whose engines are all on servers, each by its own means.
+"""The commands that back up and restore an installation whose engines are all on servers, each with its own tool.
 
-The order makes it consistent. PostgreSQL comes first: its dump shows one moment, before the warehouse is copied. So the
-warehouse holds everything that the positions in the dump call loaded, and some rows more. The log keeps loaded events
-for a while; the loader reads them again from the positions on, recognizes the rows that are stored, and adds the rest.
-The streams come last, if at all: a stream that is older than the warehouse would number new events like stored ones.
+The order makes it consistent. PostgreSQL comes first: its dump predates the copy of the warehouse, which thus holds
+every row up to the positions in the dump, and some later ones. The log keeps loaded events for a while; the loader
+rereads them from those positions, recognizes stored rows, and adds the rest. The streams come last, if at all: a stream
+older than the warehouse would give new events the numbers of stored ones.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ DUMP: Final = "postgresql.dump"
 
 @dataclass(frozen=True, slots=True)
 class ServerPlaces:
-    """What the commands name. No passwords."""
+    """The names used in the commands. No passwords."""
 
     database: str  # host, port, user and name, as a URL
     warehouse: str  # the database on ClickHouse
@@ -27,7 +27,7 @@ class ServerPlaces:
 
 
 def backup_plan(places: ServerPlaces, folder: Path, destination: str) -> str:
-    """Return the commands that back up this installation, in their order, and those that restore it."""
+    """Return the commands that back up and restore this installation, in order."""
     dump, nats = quote(str(folder / DUMP)), f"nats --server={quote(places.nats)}"
     streams = {name: quote(str(folder / name)) for name in places.streams}
     return "\n".join(
@@ -40,8 +40,8 @@ def backup_plan(places: ServerPlaces, folder: Path, destination: str) -> str:
             *(f"     {nats} stream backup {name} {file}" for name, file in streams.items()),
             "None of these contains MAUVE_MASTER_KEY: keep it elsewhere.",
             "",
-            "Restore while no service runs, into new databases (create them first). Replace the addresses below by the",
-            "new ones, with their passwords, here and in the settings.",
+            "Restore while no service runs, into new databases (create them first). Replace the addresses below with",
+            "the new ones, including passwords, here and in the settings.",
             f"  1. pg_restore --no-owner --dbname={quote(places.database)} {dump}",
             f"  2. on ClickHouse: RESTORE DATABASE `{places.warehouse}`{places.on_cluster} FROM {destination}",
             f"     (under another name: RESTORE DATABASE `{places.warehouse}` AS `NEW`{places.on_cluster} FROM …)",
@@ -49,8 +49,8 @@ def backup_plan(places: ServerPlaces, folder: Path, destination: str) -> str:
             *(f"     {nats} stream restore {file}" for file in streams.values()),
             "  4. mauve restore --servers   (reconciles the warehouse with PostgreSQL)",
             "  5. mauve doctor; mauve serve",
-            f"NATS keeps loaded events for {places.keep_hours} hours, or until they take half of its room (see 'mauve",
-            "doctor'). Those newer than the dump are loaded again, once; step 4 refuses if some are missing.",
+            f"NATS keeps loaded events for {places.keep_hours} hours, or until they fill half of its storage (see",
+            "'mauve doctor'). Those newer than the dump are loaded again, once; step 4 refuses if some are missing.",
             "Payments and subscriptions newer than the dump are not in it: replay them from your billers.",
             "",
         ]

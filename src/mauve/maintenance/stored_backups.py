@@ -14,13 +14,13 @@ from mauve.maintenance.encryption import DecryptedSource, backup_keys, is_encryp
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.backups import BackupStore, BackupStoreError
 
-_UNFINISHED_MS_MAX: Final = DAY_MS  # No backup takes so long; another one may still be in progress.
+_UNFINISHED_MS_MAX: Final = DAY_MS  # Younger ones may still be in progress; no backup takes this long.
 
 log = structlog.get_logger()
 
 
 class Created(NamedTuple):
-    at: int | None  # epoch ms; None: only the master key tells
+    at: int | None  # epoch ms; None: unknown without the master key
     is_encrypted: bool
 
 
@@ -39,13 +39,13 @@ class StoredSource:
         return created_at_of(self.name)
 
     @contextmanager
-    def open(self, mode: Literal["rb"]) -> Iterator[IO[bytes]]:  # noqa: ARG002 - as a path has it
+    def open(self, mode: Literal["rb"]) -> Iterator[IO[bytes]]:  # noqa: ARG002 - the signature of `Path.open`
         with self._store.reading(self.name) as file:
             yield file
 
 
 def created_in(store: BackupStore, name: str, master_keys: Secret | None) -> Created | None:
-    """Return when a backup was made, by its name or its content; None if it is no backup."""
+    """Return when a backup was made, from its name or content; None if it is not a backup."""
     if (named_at := created_at_of(name)) is not None:
         return Created(named_at, is_encrypted=says_encrypted(name))
     source = StoredSource(store, name)
@@ -68,10 +68,10 @@ def newest_in(store: BackupStore) -> StoredSource:
 
 
 def readable(source: Source, master_keys: Secret | None, *, must_be_encrypted: bool) -> Source:
-    """Return the backup as it can be unpacked: decrypted if it is encrypted."""
+    """Return the backup for unpacking, decrypted if necessary."""
     if is_encrypted(source):
         if master_keys is None:
-            advice = "set MAUVE_MASTER_KEY, or MAUVE_MASTER_KEY_FILE, to the one that the service had"
+            advice = "set MAUVE_MASTER_KEY or MAUVE_MASTER_KEY_FILE to the key that the service had"
             raise MaintenanceRefusedError(f"{source} is encrypted with the master key: {advice}")
         return DecryptedSource(source, backup_keys(master_keys))
     if must_be_encrypted or says_encrypted(str(source)):
@@ -81,14 +81,14 @@ def readable(source: Source, master_keys: Secret | None, *, must_be_encrypted: b
 
 
 def tidy_up(store: BackupStore, newest: str, keep: int | None, now_ms: int) -> None:
-    """Remove all but so many backups, the newest of which is whole, and what killed writers left.
+    """Remove all but the `keep` latest backups, and leftovers of killed writers. The newest is known to be complete.
 
-    A failure is logged and no more: the new backup is whole, and the next one tidies up again.
+    Only log a failure: the new backup is complete, and the next one tries again.
     """
     try:
         for name in names_to_remove(store.list(), newest, keep) if keep else ():
             store.delete(name)
         store.sweep(now_ms - _UNFINISHED_MS_MAX)
     except (BackupStoreError, OSError) as error:
-        advice = "let the credentials delete objects, and list and abort multipart uploads"
+        advice = "allow the credentials to delete objects, and to list and abort multipart uploads"
         log.warning("old_backups_not_removed", reason=str(error), advice=advice)
