@@ -1,4 +1,4 @@
-"""Response bodies that the planes write without a type, as types.
+"""Types for response bodies that the planes encode without one.
 
 Docstrings and `Meta` are the schemas' texts in the document.
 """

@@ -39,7 +39,7 @@ def _array_of(values: Sequence[str]) -> str:
 
 
 def _values() -> Mapping[str, object]:
-    """Return what the placeholders in the texts stand for."""
+    """Return the values of the placeholders in the texts."""
     return {
         "app_id": bodies.APP_ID_EXAMPLE,
         "challenge": data_reply(unauthorized()).headers["www-authenticate"],

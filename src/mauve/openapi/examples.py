@@ -1,4 +1,4 @@
-"""Examples of every request body and response, by operation. The service's own code makes the responses."""
+"""Examples of every request body and response, by operation. The service's own code generates the responses."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ PLAIN: Final = {"content-type": "text/plain; charset=utf-8", "x-content-type-opt
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """One possible response of an operation. Its name is that of the example, and of the text that describes it."""
+    """One possible response of an operation. Its name identifies the example and its description."""
 
     name: str
     reply: Reply

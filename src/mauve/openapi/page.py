@@ -1,6 +1,6 @@
 """The document as an HTML page without scripts or external resources.
 
-Of CommonMark we write, and so render, paragraphs, lists and `code` only.
+It supports only the CommonMark that the texts use: paragraphs, lists and `code`.
 """
 
 import base64

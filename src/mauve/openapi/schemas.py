@@ -89,7 +89,7 @@ def _payment(event: Schema) -> Schema:
     """Return the schema of an event that the rules treat as a payment."""
     id_ = {**_TEXT, "minLength": 1, "maxLength": 256, "description": _PAYMENT_ID}
     payment = _with_fields(event, name={"const": PAYMENT}, id=id_, props=ref("PaymentProps"))
-    description = "An event that moves money. The first payment with an id is kept for good."
+    description = "An event that moves money. The first payment with a given id always wins."
     return {**payment, "description": description, "required": ["name", "id", "props"]}
 
 
