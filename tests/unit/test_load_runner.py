@@ -151,7 +151,7 @@ class TestStopping:
         parts.ledger.positions.return_value = {}
         parts.ledger.read_events.return_value = [LogRecord(5, b"")]
         runner.stop()
-        with pytest.raises(StoreUnavailableError, match="service stops"):
+        with pytest.raises(StoreUnavailableError, match="service is stopping"):
             runner.load_pending()
 
 
