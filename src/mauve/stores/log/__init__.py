@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 STREAM_MAX: Final = 255
-MIXED_STREAM: Final = STREAM_MAX  # the events sent in one batch with payments, stored in the ledger
+MIXED_STREAM: Final = STREAM_MAX  # events sent in one batch with payments, stored in the ledger
 RECORD_NUMBER_MAX: Final = 2**46 - 1
 _NUMBER_BITS: Final = 46
 
 
 def place_of(stream: int, number: int) -> int:
-    """Return stream and number of a record as one integer: its place in the log."""
+    """Return a record's stream and number as one integer: its place in the log."""
     return stream << _NUMBER_BITS | number
 
 
@@ -32,7 +32,7 @@ class LogFailedError(Exception):
 
 
 class LogUnavailableError(Exception):
-    """The record is not durable as far as is known. It may be sent again; the writer recovers by itself."""
+    """The record may not be durable, and may be sent again. The writer recovers automatically."""
 
 
 class LogFullError(Exception):
@@ -47,7 +47,7 @@ class LogRecord(NamedTuple):
 class Lost(NamedTuple):
     """Records of a stream that were deleted before they were loaded."""
 
-    messages: int  # each holds one record or more
+    messages: int  # each holds at least one record
     through: int  # the number up to which nothing is left
 
 
@@ -55,26 +55,26 @@ class Reach(NamedTuple):
     """How far back a log reaches."""
 
     seconds: float | None = None  # None: it still holds everything, or nothing
-    is_short: bool = False  # loaded records were deleted earlier than intended, for lack of room
+    is_short: bool = False  # loaded records were deleted early for lack of space
 
 
 class LogWriter(Protocol):
-    """Where a process appends.
+    """A process's writer to the log.
 
     - Once the result of `append` has been awaited, the record is durable: it survives a power cut.
-    - After a failed write or sync every `append` raises `LogFailedError`; a sync is never retried.
-    - While a server cannot be reached `append` raises `LogUnavailableError`, in bounded time; the record may be stored
-      nevertheless.
+    - After a failed write or sync, every `append` raises `LogFailedError`; a sync is never retried.
+    - While a server is unreachable, `append` raises `LogUnavailableError` in bounded time; the record may still be
+      stored.
     - Records of one writer keep the order in which `append` was called.
     """
 
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
-        """Append one record, given in parts that are written in sequence; return its place (see `place_of`)."""
+        """Append one record, given as consecutive parts; return its place (see `place_of`)."""
         ...
 
     @property
     def flush_s(self) -> float:
-        """Return how long it recently took to make a group durable."""
+        """Return the recent time to make a group durable."""
         ...
 
     @property
@@ -84,14 +84,14 @@ class LogWriter(Protocol):
 
     @property
     def is_available(self) -> bool:
-        """Return whether an append would be expected to succeed now."""
+        """Return whether an append is expected to succeed now."""
         ...
 
     async def close(self) -> None: ...
 
 
 class OwnLogWriter(LogWriter, Protocol):
-    """A writer with a stream of its own, so its records can be counted again after a restart."""
+    """A writer with its own stream, so that its records can be recounted after a restart."""
 
     @property
     def last_number(self) -> int:
@@ -103,14 +103,14 @@ class StreamReader(Protocol):
     """Reads one stream without changing it, while its writer and the loader continue.
 
     - `records` yields whole records above `after`, up to and including `through`, in order.
-    - Records trimmed meanwhile may be missing.
+    - Records trimmed during the read may be missing.
     """
 
     def records(self, after: int, through: int) -> Iterator[LogRecord]: ...
 
 
 class LogReader(Protocol):
-    """Where the loader reads, from every stream.
+    """The loader's reader of every stream.
 
     - `read` returns whole, undamaged records with a number above `after`, in order; it never waits.
     - A damaged record is quarantined and reported, and the ones after it are still returned.
@@ -121,40 +121,40 @@ class LogReader(Protocol):
     def streams(self) -> list[int]: ...
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
-        """Return at least one record if there is one, else stop before `bytes_max`."""
+        """Return records up to `bytes_max`, but at least one if there is any."""
         ...
 
     def last_number(self, stream: int) -> int:
-        """Return a number that no record of a stream exceeds which was durable before the call. Cheap."""
+        """Return a number that no already durable record of a stream exceeds. Cheap."""
         ...
 
     def trim(self, stream: int, through: int) -> None: ...
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
-        """Return about how many bytes the records after these positions take; 0 if there are none. Cheap."""
+        """Return the approximate size of the records after these positions; 0 if there are none. Cheap."""
         ...
 
     def stored_bytes(self) -> int:
-        """Return how many bytes are stored and not yet trimmed."""
+        """Return the number of bytes stored and not yet trimmed."""
         ...
 
     def largest_stream_bytes(self) -> int:
-        """Return how many of them the stream has that has most: each has a budget of its own."""
+        """Return the stored bytes of the largest stream: each stream has its own budget."""
         ...
 
     def quarantined(self) -> int:
-        """Return how many damaged records were quarantined since this reader was opened."""
+        """Return the number of damaged records quarantined since this reader was opened."""
         ...
 
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
-        """Return what was deleted after these positions, by stream, as of the last answer about each stream.
+        """Return the records deleted after these positions, by stream, as of each stream's last known state.
 
-        Positions that are read after that answer, or belong to the only loader, cause no false alarm.
+        Positions read after that state was known, or belonging to the only loader, cause no false alarm.
         """
         ...
 
     def lost_streams(self) -> frozenset[int]:
-        """Return the streams that are lost as a whole, as of the last answer about each. They are read as empty."""
+        """Return the streams that are lost entirely, as of their last known state. They read as empty."""
         ...
 
     def reach(self) -> Reach: ...

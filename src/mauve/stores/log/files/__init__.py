@@ -1,1 +1,1 @@
-"""The log on one machine: segment files, one directory for each writer process."""
+"""The log on one machine: segment files, one directory per writer process."""

@@ -1,4 +1,4 @@
-"""Measure how much of a stream waits to be loaded, without reading all of it.
+"""Measure the unloaded part of a stream without reading all of it.
 
 Frames follow one another without gaps, so a block as long as the largest frame holds the start of one, up to the last
 frame. That allows bisecting a segment; headers are recognized by the segment's mark, and payloads are not checked.
@@ -26,8 +26,8 @@ class _Head(NamedTuple):
 def waiting_bytes(disk: Disk, directory: Path, segments: Sequence[Segment], after: int, offset: int = 0) -> int:
     """Return the size of the frames numbered above `after`, in these segments of a stream, oldest first.
 
-    `offset` is a place in the first segment before all of them. Segments between the first and the newest count in
-    full, so that the work does not grow with their number.
+    `offset` is a position in the first segment before all of them. Segments between the first and the newest count in
+    full, so that the cost does not grow with their number.
     """
     if not segments:
         return 0
@@ -43,11 +43,11 @@ def _bytes_above(disk: Disk, directory: Path, segment: Segment, after: int, offs
         with open_segment(disk, directory, segment) as file:
             return _Blocks(file, segment, size, offset).bytes_above(after)
     except FileNotFoundError:
-        return 0  # Loaded and recycled meanwhile.
+        return 0  # Already loaded and recycled.
 
 
 class _Blocks:
-    """A segment from an offset on, where a frame begins, in blocks of equal length."""
+    """A segment in blocks of equal length, starting at the offset of a frame."""
 
     def __init__(self, file: SegmentFile, segment: Segment, size: int, offset: int) -> None:
         self._file = file
@@ -57,7 +57,7 @@ class _Blocks:
 
     def bytes_above(self, after: int) -> int:
         if self._head_at(self._offset) is None:
-            return 0  # Usually everything is loaded: do not search for what is not there.
+            return 0  # The usual case: everything is loaded.
         last = self._last_head(self._last_block(lambda head: head is not None))
         if last is None or last.number <= after:
             return 0
@@ -68,7 +68,7 @@ class _Blocks:
         return last.end - (last.offset if head is None else head.offset)
 
     def _last_block(self, is_before: Callable[[_Head | None], bool]) -> int:
-        """Return the last block whose first frame is before the place that is searched for."""
+        """Return the last block whose first frame is before the target."""
         low, high = 0, self._count
         while high - low > 1:
             middle = (low + high) // 2

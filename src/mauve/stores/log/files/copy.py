@@ -1,4 +1,4 @@
-"""Copy the part of the log that is not loaded yet, as a small log of its own.
+"""Copy the unloaded part of the log into a small separate log.
 
 Segments are recycled, so their files also hold bytes of records loaded long ago. Those are not copied.
 """
@@ -25,10 +25,9 @@ _BATCH_BYTES: Final = 16 * 2**20
 
 
 def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> int:
-    """Copy the present records after the positions; return how many. The log must not be trimmed meanwhile.
+    """Copy the current records after the positions; return their number. The log must not be trimmed during the copy.
 
-    Each stream begins after its position even if it is empty, so that a writer to the copy continues from there and
-    reuses no number.
+    Each stream begins after its position even if it is empty, so that a writer to the copy reuses no number.
     """
     copied = 0
     for stream in SegmentLogReader(source).streams():
@@ -46,7 +45,7 @@ def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> i
 
 
 def _batches(source: Path, stream: int, after: int) -> Iterator[list[LogRecord]]:
-    """Read up to the last record present at the start: writers may add more forever."""
+    """Read up to the last record present at the start, because writers may keep adding more."""
     # With this clock the reader searches past damage at the second read instead of a second later.
     reader = SegmentLogReader(source, monotonic=count(step=2).__next__)
     last = highest_number(LOCAL_DISK, stream_directory(source, stream))

@@ -35,7 +35,7 @@ def checksum_of_payload(parts: Sequence[bytes]) -> int:
 
 
 def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) -> bytes:
-    """Return the header. The checksum starts with the payload, whose part is known before its position is."""
+    """Return the header. The checksum starts with the payload, which is known before its position."""
     return _HEADER.pack(mark, number, length, crc32(_FIELDS.pack(mark, number, length), payload_checksum))
 
 

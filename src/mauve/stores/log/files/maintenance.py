@@ -1,8 +1,8 @@
-"""Erase long-loaded records from the log's files.
+"""Erase loaded records from the log's files.
 
-Segments are recycled: trimmed ones wait in the pool, and the newest record of a stream is followed by records of an
-earlier use. They are never read, and are overwritten in time. A writer may take any of these files at any time, so
-they are only touched in streams without a writer.
+Segments are recycled: trimmed ones wait in the pool, and a stream's newest record is followed by remains of an earlier
+use. These are never read, and are eventually overwritten. A writer may reuse any of these files at any time, so only
+streams without a writer are erased.
 """
 
 import json
@@ -73,7 +73,7 @@ def _delete_pool(folder: Path) -> None:
 
 
 def _blank_segment(directory: Path, segment: Segment, through: int) -> None:
-    """Blank the payloads of frames up to a number, and all bytes outside of frames."""
+    """Blank the payloads of frames up to a number, and all bytes outside frames."""
     descriptor = LOCAL_DISK.open(directory / segment.name, os.O_RDWR)
     try:
         end = 0

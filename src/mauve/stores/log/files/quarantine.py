@@ -1,4 +1,4 @@
-"""Copies of damaged bytes of the log, kept for inspection. Limited in number and size."""
+"""Copies of damaged log bytes, kept for inspection. Limited in number and size."""
 
 import os
 from pathlib import Path

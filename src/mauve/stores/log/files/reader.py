@@ -1,4 +1,4 @@
-"""The reader of the segment log. It follows live writers in other processes through the files alone."""
+"""The reader of the segment log. It follows live writers in other processes only through their files."""
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
@@ -36,7 +36,7 @@ class _Cursor:
     """How far a stream has been read."""
 
     segment: Segment
-    after: int  # the last number that the caller has seen
+    after: int  # the last number returned to the caller
     offset: int = 0
     number: int = 0  # of the last frame before the offset, 0 at the start of a segment
     stuck_since: float | None = None  # when the reader first found nothing here
@@ -141,7 +141,7 @@ class SegmentLogReader:
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
         lost = {}
         for stream, oldest in self._oldest.items():
-            # As within the stream, a writer that was restarted leaves a far larger gap.
+            # A restarted writer leaves a far larger gap.
             if 0 < (missing := oldest.first - positions.get(stream, 0) - 1) < NUMBER_GAP // 2:
                 lost[stream] = Lost(missing, oldest.first - 1)
         return lost
@@ -156,9 +156,9 @@ class SegmentLogReader:
         """Do nothing: no file stays open between two calls."""
 
     def _sync(self, stream: int, segments: list[Segment]) -> None:
-        """Make the records durable that were just read: their writer may not have done so yet, or may be dead.
+        """Sync the records just read: their writer may not have done so yet, or may be dead.
 
-        Otherwise a power cut could lose a record that others were judged by, or that is partly stored elsewhere.
+        Otherwise a power cut could lose a record that others were deduplicated against, or that is partly stored.
         """
         for segment in segments:
             with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
@@ -172,7 +172,7 @@ class SegmentLogReader:
         return _Cursor(older[-1] if older else segments[0], after)
 
     def _walk(self, stream: int, cursor: _Cursor, segments: list[Segment]) -> Generator[Frame, None, None]:
-        """Yield the frames from the cursor on. It moves past one when the next is requested."""
+        """Yield the frames from the cursor on. It advances past a frame when the next one is requested."""
         directory = stream_directory(self._root, stream)
         rest = segments[segments.index(cursor.segment) :]
         for segment, successor in zip(rest, [*rest[1:], None], strict=True):
@@ -204,13 +204,13 @@ class SegmentLogReader:
             self._report(directory, file, cursor, frame.offset, frame.number)
             return frame
         # A writer that moves to its next segment leaves no gap in the numbers. A restarted one leaves a large gap,
-        # hardly smaller than NUMBER_GAP even if the last records read here have been lost since.
+        # close to NUMBER_GAP even if the last records read here are lost.
         if 0 < successor.first - cursor.next_number < NUMBER_GAP // 2:
             self._report(directory, file, cursor, cursor.offset + DAMAGE_BYTES_MAX, successor.first)
         return None
 
     def _frame_after_gap(self, directory: Path, file: SegmentFile, cursor: _Cursor) -> Frame | None:
-        """Search the segment being written: usually nothing is there yet, rarely something is damaged."""
+        """Search the segment being written. Usually nothing is there yet; rarely, something is damaged."""
         now = self._monotonic()
         if cursor.stuck_since is None:
             cursor.stuck_since = now
@@ -258,7 +258,7 @@ class SegmentStreamReader:
             try:
                 yield from self._records_in(segment, after, through)
             except FileNotFoundError:
-                continue  # Loaded and recycled meanwhile.
+                continue  # Already loaded and recycled.
 
     def _segments(self, after: int, through: int) -> list[Segment]:
         """Return the segments that may hold such records."""

@@ -70,7 +70,7 @@ def make_stream_directory(disk: Disk, root: Path, stream: int) -> Path:
 
 
 class SegmentFile:
-    """A segment open for reading. It finds frames, and trusts no byte without a checksum."""
+    """A segment open for reading. It trusts no byte without a checksum."""
 
     def __init__(self, disk: Disk, descriptor: int, segment: Segment) -> None:
         self._disk = disk
@@ -157,7 +157,7 @@ def highest_number(disk: Disk, directory: Path) -> int:
 
 
 def ends_before(disk: Disk, directory: Path, number: int) -> bool:
-    """Return whether the files of a stream end before a record that was in them: they were lost, or are an old copy."""
+    """Return whether a stream's files end before a record they once held: they were lost, or are an old copy."""
     segments = list_segments(disk, directory)
     return not (segments and segments[-1].first >= number) and highest_number(disk, directory) < number
 
@@ -197,7 +197,7 @@ class SegmentPool:
         disk.make_directory(self._folder)
 
     def prepare(self) -> None:
-        """Make sure that the pool holds a file."""
+        """Ensure that the pool holds a file."""
         with self._lock:
             if not self._free_segment():
                 self._make()

@@ -53,7 +53,7 @@ class Tail:
         self._descriptor: int | None = None
         self._mark = b""
         self._offset = 0
-        self._is_full = False  # The last attempt to begin a segment found no room.
+        self._is_full = False  # The last attempt to begin a segment found no space.
         self._full_until = 0.0  # when to try again
         self._prepare_segment()
 
@@ -79,9 +79,9 @@ class Tail:
         return count
 
     def is_full(self) -> bool:
-        """Return whether there was no room for the last segment. May be called from any thread.
+        """Return whether there was no space for the last segment. May be called from any thread.
 
-        Look for room again after a while: a process that is not ready gets no records, which would find it.
+        Check for space periodically: a process that is not ready gets no records that would trigger the check.
         """
         if self._is_full and self._monotonic() >= self._full_until:
             self._full_until = self._monotonic() + _FULL_RECHECK_S
@@ -94,7 +94,7 @@ class Tail:
             self._descriptor = None
 
     def _frame(self, entries: Sequence[Entry]) -> tuple[list[bytes], int, int]:
-        """Return the pieces to write for as many entries as fit, the offset of their end, and their number."""
+        """Return the pieces to write for the entries that fit, the offset of their end, and their number."""
         pieces: list[bytes] = []
         mark, number, end = self._mark, self._next_number, self._offset
         for parts, length, checksum in islice(entries, _BATCH_RECORDS_MAX):
@@ -149,5 +149,5 @@ class Tail:
             self._is_full, self._full_until = False, 0.0
 
     def _prepare_segment(self) -> None:
-        with suppress(OSError):  # The writer tries again when it needs a file, and only then does it matter.
+        with suppress(OSError):  # The writer retries when it needs a file.
             self._pool.prepare()

@@ -1,7 +1,7 @@
 """The writer of the segment log: group commit.
 
-One flush is in progress at a time; records that arrive meanwhile form the next group. Under load many records share
-one sync, and a single record never waits for others.
+One flush is in progress at a time; records that arrive during it form the next group. Under load, many records share
+one sync; a single record never waits for others.
 """
 
 import asyncio
@@ -154,14 +154,14 @@ class SegmentLogWriter:
         return entries, waiting
 
     def _flush_when_quiet(self, loop: asyncio.AbstractEventLoop, seen: int) -> None:
-        """Let the group grow while each turn of the event loop adds to it, so that one sync serves more records."""
+        """Let the group grow while each event loop iteration adds to it, so that one sync covers more records."""
         if seen < len(self._entries) < _GROUP_RECORDS_MAX and self._entries_bytes < _GROUP_BYTES_MAX:
             loop.call_soon(self._flush_when_quiet, loop, len(self._entries))
         else:
             self._flush_inline(loop)
 
     def _flush_inline(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Flush in the event loop's thread: a fast disk answers sooner than another thread would."""
+        """Flush in the event loop's thread: with a fast disk, this is faster than switching threads."""
         entries, waiting = self._next_group()
         first = self._tail.next_number
         self._settle(loop, waiting, first, *self._store(entries))
@@ -184,7 +184,7 @@ class SegmentLogWriter:
                 stored += self._tail.store(entries[stored:] if stored else entries)
         except LogFullError as full:
             error = full
-        except Exception as failure:  # noqa: BLE001 - whatever it was, every caller must get an answer
+        except Exception as failure:  # noqa: BLE001 - every caller must get an answer
             error = LogFailedError(f"the log cannot be written: {failure}")
         self._flush_s += (self._monotonic() - began - self._flush_s) * _FLUSH_WEIGHT
         return stored, error
@@ -212,7 +212,7 @@ class SegmentLogWriter:
             self._idle.set()
 
     def _refuse_everything(self, reason: str) -> None:
-        """Stop permanently. A failed sync is not retried: it would succeed although the record is lost."""
+        """Stop permanently. A failed sync is not retried: the retry could succeed even though the record is lost."""
         log.error("log_writer_failed", directory=str(self._directory), reason=reason)
         self._refusal, self._has_failed = reason, True
         _fail(self._waiting, LogFailedError(reason))

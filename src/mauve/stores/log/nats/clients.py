@@ -1,4 +1,4 @@
-"""Which processes are connected to NATS now, as its servers' monitoring endpoints tell."""
+"""Which processes are connected to NATS, according to its servers' monitoring endpoints."""
 
 import http.client
 import urllib.request
@@ -14,7 +14,7 @@ from mauve.stores.log.nats.servers import monitor_urls_of
 _ANSWER_S_MAX: Final = 5.0
 _CLIENTS_MAX: Final = 10_000
 _BYTES_MAX: Final = 32 * 2**20
-_OWN_NAMES: Final = "mauve "  # Every connection of ours has a name that begins like this.
+_OWN_NAMES: Final = "mauve "  # the prefix of all our connection names
 
 
 class Client(msgspec.Struct, frozen=True):

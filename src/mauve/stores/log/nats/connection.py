@@ -18,14 +18,14 @@ from mauve.stores import StoreUnavailableError, UnsupportedServerError
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-CONNECT_S_MAX: Final = 8.0  # for the first connection; longer than two servers that hang
+CONNECT_S_MAX: Final = 8.0  # for the first connection; long enough to skip two hung servers
 CALL_S_MAX: Final = 6.0
-_CONNECT_AGAIN_S_MAX: Final = 1.0  # once more to servers that have just not answered
+_CONNECT_AGAIN_S_MAX: Final = 1.0  # for servers that recently failed to answer
 _SILENT_S: Final = 10.0
 _RECONNECT_S_MAX: Final = 12.0  # after which another client tries as well
 _LIMITS: Final[dict[str, Any]] = {
     "connect_timeout": 2,  # for each server
-    "ping_interval": 1,  # A server that hangs is left after two unanswered pings.
+    "ping_interval": 1,  # Disconnect after two unanswered pings.
     "max_outstanding_pings": 2,
     "reconnect_time_wait": 0.5,
     "max_reconnect_attempts": -1,  # forever
@@ -35,7 +35,7 @@ _LIMITS: Final[dict[str, Any]] = {
 _WRONG_PASSWORD: Final = "wrong user or password"  # noqa: S105 - the reason, not a password
 _CLOSE_S_MAX: Final = 2.0
 
-_silent_at: Final[dict[str, float]] = {}  # by URL: when its servers last did not answer
+_silent_at: Final[dict[str, float]] = {}  # by URL: when its servers last failed to answer
 log = structlog.get_logger()
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ T = TypeVar("T")
 class Connection:
     """A connection to the servers of a URL, used from one event loop. It reconnects forever.
 
-    While there is no connection, requests fail at once instead of being queued: a message that is sent later, after
-    its sender gave up, would be stored without anyone knowing.
+    While disconnected, requests fail immediately instead of being queued: a message sent after its sender gave up
+    would be stored unnoticed.
     """
 
     def __init__(self, url: Secret, name: str) -> None:
@@ -56,14 +56,14 @@ class Connection:
         self._is_closed = False
 
     async def client(self) -> "Client":
-        """Return the connected client; the first time, wait for it. Raise `StoreUnavailableError` if there is none."""
+        """Return the client once it has connected; raise `StoreUnavailableError` on failure."""
         connecting = self._connect()
         if connecting is not None and (self._client is None or self._client.is_closed):
             await asyncio.shield(connecting)
         return self.connected()
 
     def connected(self) -> "Client":
-        """Return the client if it is connected now, else connect in the background and raise an error at once."""
+        """Return the client if connected; otherwise, connect in the background and raise an error immediately."""
         self._connect()
         if self._client is None or not self._client.is_connected:
             raise StoreUnavailableError("NATS cannot be reached")
@@ -74,7 +74,7 @@ class Connection:
         return self._client is not None and self._client.is_connected
 
     async def close(self) -> None:
-        """Close the connection for good: whatever still uses it finds none, and does not connect again."""
+        """Close the connection permanently; later calls fail and do not reconnect."""
         self._is_closed = True
         try:
             if self._connecting is not None:
@@ -85,9 +85,9 @@ class Connection:
                 await close(self._client)
 
     def _connect(self) -> asyncio.Task[None] | None:
-        """Connect unless there is a client that is connected or reconnects by itself.
+        """Connect unless a client is connected or reconnecting.
 
-        A client closes for good if a server refuses it, and its reconnecting may end with an unexpected error.
+        A client closes permanently if a server refuses it, and its reconnection may end with an unexpected error.
         """
         if self._client is not None and self._client.is_connected:
             self._lost_at = None
@@ -110,15 +110,15 @@ class Connection:
 
 
 def _forget_failure(task: asyncio.Task[None]) -> None:
-    """Mark a failure as seen: each caller that needs the connection gets an error of its own."""
+    """Mark a failure as retrieved: each caller that needs the connection gets its own error."""
     if not task.cancelled():
         task.exception()
 
 
 async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "Client":
-    """Return a client that is connected, or raise `StoreUnavailableError`. No error contains a password.
+    """Return a connected client, or raise `StoreUnavailableError`. No error contains a password.
 
-    A process opens several connections at its start: only the first of them waits for servers that are down.
+    A process opens several connections at startup: only the first one waits for servers that are down.
     """
     client = _new_client()
     is_silent = time.monotonic() - _silent_at.get(url.reveal(), -_SILENT_S) < _SILENT_S
@@ -128,7 +128,7 @@ async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "C
     async def note(error: Exception) -> None:
         nonlocal reason
         reason = _reason(error)
-        if reason == _WRONG_PASSWORD:  # Trying again would not help.
+        if reason == _WRONG_PASSWORD:  # Retrying would not help.
             connecting.cancel()
 
     async def report(event: str) -> None:
@@ -167,7 +167,7 @@ async def _give_up(client: "Client", connecting: asyncio.Future[None]) -> None:
 
 
 async def close(client: "Client") -> None:
-    """Close a client, even if its server no longer answers or this is cancelled."""
+    """Close a client, even if its server is unresponsive or this call is cancelled."""
     try:
         with contextlib.suppress(Exception):
             await asyncio.wait_for(client.close(), _CLOSE_S_MAX)
@@ -176,7 +176,7 @@ async def close(client: "Client") -> None:
 
 
 class LoopThread:
-    """An event loop in a thread of its own, for callers that are not coroutines."""
+    """An event loop in its own thread, for callers that are not coroutines."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.new_event_loop()
@@ -197,7 +197,7 @@ class LoopThread:
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel running coroutines and end the thread."""
         if self._loop.is_closed():
             return
         with contextlib.suppress(StoreUnavailableError):
@@ -230,7 +230,7 @@ def _new_client() -> "Client":
 def _servers(url: Secret) -> dict[str, Any]:
     """Return the addresses without credentials, and the credentials of the first that has any.
 
-    Servers that NATS announces by itself have no credentials in their addresses.
+    The addresses of servers that NATS discovers have no credentials.
     """
     parts = [urlsplit(each.strip()) for each in url.reveal().split(",")]
     options: dict[str, Any] = {

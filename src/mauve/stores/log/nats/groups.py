@@ -1,7 +1,7 @@
 """A group of log records, as it is stored in one message.
 
-A message's sequence and a record's place in its group give the record's number. The content is compressed as a whole,
-with a checksum.
+A record's number combines its message's sequence and its place in the group. The content is compressed as a whole, with
+a checksum.
 """
 
 import struct
@@ -16,8 +16,8 @@ from mauve.stores.log import LogRecord
 
 RECORDS_MAX: Final = 64
 RECORD_BYTES_MAX: Final = 2 * 2**20
-GROUP_BYTES_MAX: Final = 2**20  # One larger record is a group of its own. Compressing must not block the event loop.
-FORMAT: Final = "1"  # of messages that are written: one that the release before reads, too
+GROUP_BYTES_MAX: Final = 2**20  # A larger record forms its own group. Compressing must not block the event loop.
+FORMAT: Final = "1"  # of written messages; the previous release must be able to read it
 FORMATS_READ: Final = frozenset({"1"})
 FORMAT_HEADER: Final = "Mauve-Format"
 
@@ -31,7 +31,7 @@ class DamagedGroupError(Exception):
 
 
 class NewerFormatError(StoreUnavailableError):
-    """The message was written by a newer release. It must stay until one reads it."""
+    """The message was written by a newer release. Keep it until such a release reads it."""
 
 
 def sequence_of(number: int) -> int:
@@ -44,14 +44,14 @@ def first_number(sequence: int) -> int:
 
 
 def packed(records: Sequence[Sequence[bytes]]) -> bytes:
-    """Return the message for records that are given in parts."""
+    """Return the message for records, each given in parts."""
     lengths = [sum(map(len, parts)) for parts in records]
     head = struct.pack(f"<{len(lengths) + 1}I", len(lengths), *lengths)
     return _compressor.compress(head + b"".join(part for parts in records for part in parts))
 
 
 def unpacked(sequence: int, message: bytes, format_: str | None = FORMAT) -> list[LogRecord]:
-    """Return the records of a message. Every release names its format, so one without is not ours."""
+    """Return the records of a message. Every release names its format, so a message without one is not ours."""
     if format_ is None:
         raise DamagedGroupError("it names no format")
     if format_ not in FORMATS_READ:

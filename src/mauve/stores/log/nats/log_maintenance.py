@@ -1,4 +1,4 @@
-"""Delete loaded records from the streams now, not only when they are trimmed."""
+"""Delete loaded records from the streams without waiting for a trim."""
 
 from collections.abc import Callable, Mapping
 from contextlib import closing
@@ -12,7 +12,7 @@ class NatsLogMaintenance:
         self._positions = positions
 
     def erase_damaged(self, text: str) -> int:
-        """Return 0: damaged messages are kept nowhere else, and leave the stream with the ones around them."""
+        """Return 0: damaged messages exist only in the stream and are deleted with their neighbors."""
         del text
         return 0
 

@@ -1,4 +1,4 @@
-"""The reader of the log on NATS: by sequence, without a consumer, so nothing about it is kept on the servers."""
+"""The reader of the log on NATS: by sequence and without a consumer, so the servers keep no state about it."""
 
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_BYTES_MAX: Final = 4 * 2**20
 _FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
-# Before a message is given up. A leader that was replaced knows it far sooner.
+# Before a message is given up. A replaced leader notices far sooner.
 MISSING_S_MAX: Final = 30.0
 MISSING_TRIES_MIN: Final = 10
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 
 class _LostStreamError(Exception):
-    """A stream does not exist, or is not the one that was written to."""
+    """A stream does not exist or was replaced by another one."""
 
 
 def _utc_now() -> datetime:
@@ -58,25 +58,25 @@ def _utc_now() -> datetime:
 
 @dataclass
 class _Progress:
-    """What this reader knows about one stream."""
+    """The reader's state for one stream."""
 
     last_number: int = 0  # of the last message that was read
     next_sequence: int = 1  # the message after it
     trimmed_at: float = -TRIM_EVERY_S
     read_bytes: int = 0  # since it was trimmed
-    damaged_sequence: int = 0  # the last that was reported
+    damaged_sequence: int = 0  # the last one reported
     first_sequence: int | None = None  # of the stream, as its leader last said
-    missing: dict[int, tuple[float, int]] = field(default_factory=dict)  # not found: since when, and how often
-    given_up: set[int] = field(default_factory=set)  # those of them that were reported
+    missing: dict[int, tuple[float, int]] = field(default_factory=dict)  # first missed at, and attempts
+    given_up: set[int] = field(default_factory=set)  # missing ones that were reported
 
 
 class NatsLogReader:
-    """Reads and trims the streams, from a thread. It raises `StoreUnavailableError` while NATS is away.
+    """Reads and trims the streams, from a thread. It raises `StoreUnavailableError` while NATS is down.
 
-    Any replica may serve a batch, and it may lag: the leader says which messages there are, and is asked for those
-    that a replica does not have. `trim` leaves loaded messages for as long as `keep` says, so that they can be loaded
-    once more after a restore, but only the newest that fit in half of the room. A lost stream is reported and read as
-    empty: the others go on, and its position stays, in case it is restored.
+    Any replica may serve a batch, and it may lag: the leader knows which messages exist and supplies those that a
+    replica lacks. `trim` keeps loaded messages for the `keep` period, so that they can be loaded again after a restore,
+    but only the newest that fit in half of the storage. A lost stream is reported and reads as empty: the others
+    continue, and its position stays, in case it is restored.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class NatsLogReader:
         self._call_s_max = call_s_max
         self._progress = {stream: _Progress() for stream in STREAMS}
         self._damaged = 0
-        self._lost_streams: set[int] = set()  # that were reported
+        self._lost_streams: set[int] = set()  # already reported
 
     def streams(self) -> list[int]:
         return list(STREAMS)
@@ -121,7 +121,7 @@ class NatsLogReader:
                 log.warning("log_not_trimmed", stream=stream_name(stream), reason=str(error), advice="repeated later")
 
     def trim_now(self, stream: int, through: int) -> None:
-        """Delete the messages whose records were all loaded, even new ones."""
+        """Delete all fully loaded messages, even new ones."""
         self._trim(stream, through, timedelta())
 
     def _trim(self, stream: int, through: int, keep: timedelta) -> None:
@@ -191,7 +191,7 @@ class NatsLogReader:
         return (await self._info(stream)).state
 
     async def _info(self, stream: int, after: int = 0) -> StreamInfo:
-        """Return what the leader of a stream knows about it. Records up to `after` were loaded from it."""
+        """Return the leader's info about a stream. Records up to `after` were loaded from it."""
         try:
             info = await stream_info(await self._connection.client(), stream)
         except ApiError as error:
@@ -205,7 +205,7 @@ class NatsLogReader:
         return info
 
     async def _reach(self, stream: int) -> Reach:
-        """Return how far back a stream reaches. Its own messages may be old only because none came since."""
+        """Return how far back a stream reaches. Old messages alone do not show that: none may have arrived since."""
         info = await self._info(stream)
         if info.state.first_seq <= 1 or not info.state.messages:
             return Reach()
@@ -256,7 +256,7 @@ class NatsLogReader:
             return []
 
     def _report_damage(self, stream: int, sequence: int, reason: str) -> None:
-        """Report a message once, though it is read again until later ones are loaded."""
+        """Report a message once, even though it is reread until later ones are loaded."""
         progress = self._progress[stream]
         if sequence > progress.damaged_sequence:
             progress.damaged_sequence = sequence
@@ -264,7 +264,7 @@ class NatsLogReader:
             log.error("log_message_damaged", stream=stream_name(stream), sequence=sequence, reason=reason)
 
     async def _messages(self, stream: int, sequence: int, last: int, bytes_max: int) -> tuple[list[Message], int]:
-        """Return messages from a sequence on, leaving out none that exists, and the sequence to go on from."""
+        """Return all messages from a sequence on, up to a size, and the sequence to continue from."""
         client = await self._connection.client()
         batch = await batch_from(client, stream, sequence, max(min(bytes_max, _BATCH_BYTES_MAX), 1))
         found = {message.sequence: message for message in batch if message.sequence <= last}
@@ -275,7 +275,7 @@ class NatsLogReader:
         while sequence < end and asked < _FROM_LEADER_MAX:
             message = found.get(sequence)
             if message is None and sequence not in self._progress[stream].given_up:
-                # Deleted, or not on that replica yet.
+                # Deleted, or not yet on that replica.
                 message = await from_leader(client, stream, sequence)
                 asked += 1
                 if message is None:
@@ -295,9 +295,9 @@ class NatsLogReader:
             progress.given_up.discard(sequence)
 
     async def _check_deleted(self, stream: int, sequences: Sequence[int]) -> None:
-        """Raise `StoreUnavailableError` unless the messages were deleted by hand, or have been missing for long.
+        """Raise `StoreUnavailableError` unless the messages were deleted manually or have been missing for long.
 
-        A leader that was replaced, and does not know it yet, answers as well, and lacks newer messages.
+        A replaced leader that has not noticed yet also answers, but lacks newer messages.
         """
         state = (await stream_info(await self._connection.client(), stream, with_deleted=True)).state
         lacking = {each for each in sequences if each >= state.first_seq and each not in state.deleted}
@@ -310,14 +310,14 @@ class NatsLogReader:
         tried = [progress.missing[each] for each in lacking]
         if any(now - since <= MISSING_S_MAX or tries < MISSING_TRIES_MIN for since, tries in tried):
             first = min(lacking)
-            raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {first}: asking again")
+            raise StoreUnavailableError(f"the stream {stream_name(stream)} lacks its message {first}: retrying")
         if lost := lacking - progress.given_up:
             progress.given_up |= lost
             self._damaged += len(lost)
             log.error("log_messages_missing", stream=stream_name(stream), first=min(lost), messages=len(lost))
 
     async def _purge(self, stream: int, through: int, keep: timedelta) -> None:
-        await self._info(stream)  # It must be the stream that was loaded from.
+        await self._info(stream)  # Check that the stream was not replaced.
         keep_from = self._sequence_after(self._progress[stream], through)
         if keep_from == sequence_of(through) and not await self._holds_more(stream, keep_from, through):
             keep_from += 1
@@ -327,7 +327,7 @@ class NatsLogReader:
             await purge(await self._connection.client(), stream, keep_from)
 
     async def _first_to_keep(self, stream: int, keep: timedelta) -> int:
-        """Return the first message that is not old enough to be deleted, among the newest that fit in half the room."""
+        """Return the first message too new to delete, among the newest that fit in half of the storage."""
         info = await self._info(stream)
         since = self._now() - keep
         if info.state.last_ts < since:
@@ -336,14 +336,14 @@ class NatsLogReader:
         return max(info.state.first_seq if first is None else first, first_that_fits(info))
 
     async def _waiting_bytes(self, stream: int, after: int) -> int:
-        """Return about how many bytes wait: messages are of about the same size."""
+        """Return approximately how many bytes are waiting, assuming messages of similar size."""
         state = await self._state(stream)
         sequence = max(self._sequence_after(self._progress[stream], after), state.first_seq)
         if sequence > state.last_seq or not state.messages:
             return 0
         waiting = state.last_seq - sequence + 1
         if sequence == sequence_of(after):
-            # The position's own message: usually all of it is loaded.
+            # The message at the position is usually fully loaded.
             waiting -= not await self._holds_more(stream, sequence, after)
         return -(-state.bytes * waiting // state.messages)
 
@@ -358,14 +358,14 @@ class NatsLogReader:
 
 
 class NatsStreamReader:
-    """Reads one stream for others than the loader."""
+    """Reads one stream for callers other than the loader."""
 
     def __init__(self, reader: LogReader, stream: int) -> None:
         self._reader = reader
         self._stream = stream
 
     def records(self, after: int, through: int) -> Iterator[LogRecord]:
-        bytes_max = 1  # Often only the first record is asked for.
+        bytes_max = 1  # Often only the first record is needed.
         while batch := self._reader.read(self._stream, after, bytes_max):
             bytes_max = _BATCH_BYTES_MAX
             for record in batch:

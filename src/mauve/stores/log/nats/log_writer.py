@@ -1,7 +1,7 @@
 """The writer of the log on NATS: group commit, one message at a time.
 
-A process writes to one stream until that has no leader, is full, or does not answer, then to the next. A group whose
-acknowledgement is missing may be stored: it is sent again to the same stream under the same id, never to another.
+A process writes to one stream until it has no leader, is full, or does not answer, then to the next. An unacknowledged
+group may be stored: it is resent to the same stream under the same id, never to another.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ _ATTEMPT_S: Final = 1.0
 _LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
 _PAUSE_S: Final = 0.1
 _CONNECT_EVERY_S: Final = 1.0
-_FORGIVEN_AFTER_S: Final = 10.0  # Without events, only the connection tells whether it works again.
-_FINISH_S_MAX: Final = 1.0  # of `close`: of the 8 s for a stop, requests in flight have had 5 s before
+_FAILURE_VALID_S: Final = 10.0  # With no traffic, only a reconnect shows that NATS has recovered.
+_FINISH_S_MAX: Final = 1.0  # for `close`: requests in flight have already had 5 of the 8 s for a stop
 _DISCONNECT_S_MAX: Final = 0.5
 
-# Answers that are given before anything is stored. All others leave it open, such as a store that failed, or a limit
-# of a server, which its leader may reach after the others have stored the message.
+# Answers that mean nothing was stored. All others are inconclusive, such as a failed store, or a server limit that the
+# leader may reach after the others have stored the message.
 _REFUSALS: Final = frozenset(
     {
         10039,  # JetStream is not enabled for the account
@@ -91,7 +91,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class _Ack(msgspec.Struct, frozen=True):
-    """What JetStream answers to a message."""
+    """JetStream's reply to a message."""
 
     seq: int = 0
     error: _Refusal | None = None
@@ -113,9 +113,9 @@ _ack_decoder: Final = msgspec.json.Decoder(_Ack)
 class NatsLogWriter:
     """Appends to the streams that all processes share, from one event loop.
 
-    - At most `WAITING_BYTES_MAX` wait; the next record is refused at once.
+    - At most `WAITING_BYTES_MAX` wait; further records are refused immediately.
     - Every record has an answer within about 10 s.
-    - While no server can store anything one group tries; other records are refused at once.
+    - While no server can store anything, one group keeps trying; other records are refused immediately.
     - Records keep their order within a stream.
     """
 
@@ -142,8 +142,8 @@ class NatsLogWriter:
 
     @property
     def is_available(self) -> bool:
-        """Return whether NATS is connected, and stored what it was last given; unknown again after a while."""
-        has_just_failed = self._is_down and time.monotonic() - self._gave_up_at < _FORGIVEN_AFTER_S
+        """Return whether NATS is connected and the last write did not fail recently."""
+        has_just_failed = self._is_down and time.monotonic() - self._gave_up_at < _FAILURE_VALID_S
         return self._connection.is_connected and not has_just_failed
 
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
@@ -162,13 +162,13 @@ class NatsLogWriter:
         return done
 
     async def open(self) -> None:
-        """Connect, if NATS answers; otherwise keep trying in the background."""
+        """Connect if NATS answers; otherwise, keep trying in the background."""
         with contextlib.suppress(StoreUnavailableError):
             await self._connection.client()
         self._connecting = asyncio.create_task(self._stay_connected())
 
     async def close(self) -> None:
-        """Finish what was appended, unless NATS is away for too long, then disconnect."""
+        """Finish pending appends, unless NATS is down for too long, then disconnect."""
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
@@ -183,7 +183,7 @@ class NatsLogWriter:
             await asyncio.wait_for(self._connection.close(), _DISCONNECT_S_MAX)
 
     async def _stay_connected(self) -> None:
-        """Connect again even if there are no events: a load balancer sends none to a process without a log."""
+        """Reconnect even without events: a load balancer sends none to a process that is not ready."""
         while True:
             await asyncio.sleep(_CONNECT_EVERY_S)
             with contextlib.suppress(StoreUnavailableError):
@@ -196,14 +196,14 @@ class NatsLogWriter:
         if self._is_closed:
             return LogFailedError("the log is closed")
         if self._is_down and self._work is not None:
-            return LogUnavailableError("NATS stores nothing at the moment")
+            return LogUnavailableError("NATS cannot store events at the moment")
         if self._waiting_bytes + length > WAITING_BYTES_MAX:
             return LogUnavailableError("too much is waiting for NATS")
         return None
 
     async def _store_all(self) -> None:
         try:
-            await asyncio.sleep(0)  # Requests that are ready in the same round share a group.
+            await asyncio.sleep(0)  # Requests that are ready in the same loop iteration share a group.
             while self._waiting:
                 if any(each.is_free for each in self._streams):
                     await self._store_or_fail(self._next_group())
@@ -233,12 +233,12 @@ class NatsLogWriter:
     async def _store_or_fail(self, group: _Group) -> None:
         try:
             await self._store(group)
-        except BaseException as error:  # Whatever it is, every caller must get an answer.
+        except BaseException as error:  # Every caller must get an answer.
             self._fail(group.records, LogUnavailableError, f"unexpected {type(error).__name__}")
             raise
 
     async def _store(self, group: _Group) -> None:
-        """Send a group to one stream after the other until one stores it, or may have."""
+        """Try the streams one at a time until one has stored the group, or may have."""
         while True:
             outcomes = []
             for stream in [each for each in self._streams if each.is_free]:
@@ -247,7 +247,7 @@ class NatsLogWriter:
                     self._settle(group, stream.number, outcome)
                     return
                 self._streams.remove(stream)
-                self._streams.append(stream)  # It is tried last from now on.
+                self._streams.append(stream)  # Try it last from now on.
                 if outcome is _Outcome.UNKNOWN:
                     stream.resolving = asyncio.create_task(self._resolve(stream, group))
                     return
@@ -263,7 +263,7 @@ class NatsLogWriter:
             await asyncio.sleep(_PAUSE_S)
 
     async def _resolve(self, stream: _Stream, group: _Group) -> None:
-        """Send a group again, to the same stream under the same id, until it is acknowledged."""
+        """Resend a group to the same stream under the same id until it is acknowledged."""
         try:
             while time.monotonic() < group.gives_up_at:
                 outcome = await self._attempt(stream, group)
@@ -277,7 +277,7 @@ class NatsLogWriter:
             self._fail(group.records, LogUnavailableError, "the log's task ended")
 
     async def _attempt(self, stream: _Stream, group: _Group) -> int | _Outcome:
-        """Send a group; return the sequence under which it is stored, or what is known otherwise."""
+        """Send a group; return its sequence if it was stored, else the outcome."""
         from nats.errors import NoRespondersError, OutboundBufferLimitError  # noqa: PLC0415 - an extra
 
         began = time.monotonic()
@@ -291,7 +291,7 @@ class NatsLogWriter:
             reply = await client.request(subject_of(stream.number), group.message, timeout=_ATTEMPT_S, headers=headers)
         except (StoreUnavailableError, NoRespondersError, OutboundBufferLimitError):
             return _Outcome.REFUSED
-        except Exception:  # noqa: BLE001 - whatever the library raises, the group may have been sent
+        except Exception:  # noqa: BLE001 - after any error, the group may have been sent
             return _Outcome.UNKNOWN
         ack = _ack_of(reply.data)
         if ack.error is None and ack.seq:
@@ -339,7 +339,7 @@ def _ack_of(content: bytes) -> _Ack:
 
 
 def _outcome_of(ack: _Ack) -> _Outcome:
-    """Return what an answer without a sequence means."""
+    """Interpret a reply without a sequence."""
     if ack.error is None:
         return _Outcome.UNKNOWN
     code, description = ack.error.err_code, ack.error.description.lower()

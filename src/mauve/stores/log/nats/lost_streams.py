@@ -1,4 +1,4 @@
-"""Find the streams of an installation that are lost, and delete what is left of them."""
+"""Find the lost streams of an installation, and delete their remains."""
 
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
@@ -28,14 +28,14 @@ T = TypeVar("T")
 
 
 class FoundStream(NamedTuple):
-    end: int | None  # No record exceeds it and every later one will; None: the stream does not exist.
+    end: int | None  # All existing records are at or below it, all later ones above; None: no such stream.
     loss: str | None  # why it cannot be used; None: it can
 
 
 def loss_of(info: StreamInfo | None, known_id: str | None, last_number: int) -> str | None:
-    """Return why a stream is not the one that records were loaded from, up to the given one; None if it is.
+    """Return why a stream is not the one that records were loaded from; None if it is.
 
-    Any other stream would give new records the numbers of loaded ones: they would never be loaded.
+    Any other stream would reuse the numbers of loaded records, and its records would never be loaded.
     """
     if info is None:
         return None if known_id is None else MISSING
@@ -47,7 +47,7 @@ def loss_of(info: StreamInfo | None, known_id: str | None, last_number: int) -> 
 def find_streams(
     url: Secret, installation: str, known_ids: Mapping[int, str], last_numbers: Mapping[int, int]
 ) -> dict[int, FoundStream]:
-    """Return each stream as it is found. `last_numbers` names the last record of each that was loaded or stored.
+    """Return the state of each stream. `last_numbers` holds the last record of each that was loaded or stored.
 
     Raise `ForeignDataError` if a stream belongs to another installation.
     """

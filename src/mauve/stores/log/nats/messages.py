@@ -1,4 +1,4 @@
-"""Requests for the messages of a stream, to any of its replicas or to its leader."""
+"""Read the messages of a stream from any of its replicas or from its leader."""
 
 from contextlib import suppress
 from datetime import datetime
@@ -47,7 +47,7 @@ _stored_reply: Final = msgspec.json.Decoder(_StoredReply)
 
 
 async def batch_from(client: "Client", stream: int, sequence: int, bytes_max: int) -> list[Message]:
-    """Return the messages from a sequence on that some replica has. A replica that is cut off does not answer."""
+    """Return messages from a sequence on, from any replica. A partitioned replica does not answer."""
     request = msgspec.json.encode({"seq": sequence, "batch": _BATCH_MESSAGES_MAX, "max_bytes": bytes_max})
     return await again_until_answered(partial(_batch, client, stream, request))
 
@@ -84,7 +84,7 @@ def _message_of(message: "Msg") -> Message | None:
 
 
 async def first_since(client: "Client", stream: int, since: datetime) -> int | None:
-    """Return the first message that was stored since then, or None if the replica that answers has none."""
+    """Return the first message stored since then; None if the answering replica has none."""
     from nats.errors import Error  # noqa: PLC0415 - an extra
 
     request = msgspec.json.encode({"start_time": since, "seq": 0})

@@ -1,4 +1,4 @@
-"""What the monitoring endpoints of NATS servers say. Nothing else shows whether a server keeps what it acknowledges."""
+"""Query the monitoring endpoints of NATS servers: only they show whether a server syncs before it acknowledges."""
 
 import http.client
 import time
@@ -33,7 +33,7 @@ class _JetStream(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """What a server's monitoring endpoint tells about it."""
+    """A server's reply on its monitoring endpoint."""
 
     server_id: str
     server_name: str
@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 def ask_when_met(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
-    """Ask every monitoring endpoint, and again if there are more than they say: they start before they have met."""
+    """Query every monitoring endpoint; retry until the cluster has formed."""
     gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
     while True:
         answers = list(threads.map(ask_when_started, urls))
@@ -69,7 +69,7 @@ def cluster_size(servers: Collection[Server]) -> int:
 
 
 def ask_when_started(address: str) -> Server | None:
-    """Ask a monitoring endpoint, and again if JetStream is off: a server that starts answers before it is on."""
+    """Query a monitoring endpoint; retry if JetStream is off, because a starting server answers before it is on."""
     gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
     while (server := _ask_monitor(address)) is not None and server.jetstream.config is None:
         if time.monotonic() > gives_up_at:
@@ -79,11 +79,11 @@ def ask_when_started(address: str) -> Server | None:
 
 
 def _ask_monitor(address: str) -> Server | None:
-    """Return what a monitoring endpoint tells, or None if it does not answer."""
+    """Return the reply of a monitoring endpoint, or None if it does not answer."""
     server = _read(f"{address.rstrip('/')}/varz", _server)
     if server is None or server.jetstream.config is not None:
         return server
-    # A server that was asked before JetStream was on reports it as off from then on, but not here.
+    # Other endpoints keep reporting JetStream as off if first queried before it was on. This one does not.
     state = _read(f"{address.rstrip('/')}/jsz", _jetstream_state)
     if state is None or state.disabled:
         return server
@@ -99,7 +99,7 @@ def _read(url: str, decoder: msgspec.json.Decoder[T]) -> T | None:
 
 
 def check_server(server: Server) -> None:
-    """Raise unless a server keeps what it acknowledges, and takes what we send."""
+    """Raise unless a server syncs before it acknowledges and accepts our message size."""
     if _version_of(server.version) < VERSION_MIN:
         raise UnsupportedServerError(
             f"the NATS server {server.server_name} has version {server.version}: "

@@ -1,4 +1,4 @@
-"""Check at the start that the NATS servers can be used safely, and create or check the streams of the log."""
+"""Check at startup that the NATS servers are safe to use, and create or check the log's streams."""
 
 import secrets
 import socket
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 REPLICAS: Final = 3
 _MONITOR_PORT: Final = 8222
-_MONITORS_MAX: Final = 15  # asked at once
+_MONITORS_MAX: Final = 15  # queried concurrently
 _CLIENT_PORT: Final = 4222
 _GREETING_BYTES_MAX: Final = 2**16
 _PREPARE_S_MAX: Final = 30.0
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 
 
 class _Greeting(msgspec.Struct, frozen=True):
-    """What a server tells each client first."""
+    """The first message of a server to each client."""
 
     server_id: str
 
@@ -61,7 +61,7 @@ _greeting: Final = msgspec.json.Decoder(_Greeting)
 
 
 class StreamPlan(msgspec.Struct, frozen=True):
-    """What the streams of an installation have to be."""
+    """The required streams of an installation."""
 
     installation: str
     bytes_max: int  # of all streams together
@@ -91,8 +91,8 @@ def check_answer(url: Secret) -> None:
 def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool) -> int:
     """Raise unless every server can be used safely; return how many the cluster has.
 
-    Only a server's own monitoring endpoint tells whether it syncs. Once the streams exist a minority of the servers may
-    be down: a failure of one must not keep the service from starting.
+    Only a server's own monitoring endpoint shows whether it syncs. Once the streams exist, a minority of the servers
+    may be down: one failure must not keep the service from starting.
     """
     _check_connection(url)
     urls = monitor_urls_of(url, monitor_urls)
@@ -107,8 +107,8 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     _check_coverage(silent, len(servers), size, all_of_them=all_of_them)
     if len(met - servers.keys()) > len(silent):
         raise UnsupportedServerError(
-            "a server of MAUVE_STREAM_URL is none of those whose monitoring endpoints answered, "
-            f"so nothing says whether it syncs: {_ADVICE}"
+            "a server of MAUVE_STREAM_URL did not answer on any monitoring endpoint, "
+            f"so it is unknown whether it syncs: {_ADVICE}"
         )
     return size
 
@@ -144,9 +144,9 @@ def _addresses(url: Secret) -> list[tuple[str, int]]:
 
 
 def _server_id_at(address: tuple[str, int]) -> str | None:
-    """Return the id of the server that clients reach at an address, or None if it does not greet.
+    """Return the id of the server that clients reach at an address, or None if it does not answer.
 
-    A server name does not tell: those of two clusters may be the same.
+    Names are not enough: two clusters may use the same server names.
     """
     try:
         with socket.create_connection(address, timeout=MONITOR_S_MAX) as reached, reached.makefile("rb") as lines:
@@ -157,16 +157,16 @@ def _server_id_at(address: tuple[str, int]) -> str | None:
 
 
 def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_them: bool) -> None:
-    """Raise unless enough servers said how they sync: all at first, later a majority."""
+    """Raise unless enough servers reported their sync mode: all at first, later a majority."""
     if checked == size and not silent:
         return
     if all_of_them or checked * 2 <= size:
         if silent:
             raise UnsupportedServerError(
-                f"the NATS monitoring endpoint {silent[0]} does not answer, so nothing says whether it syncs: "
+                f"the NATS monitoring endpoint {silent[0]} does not answer, so it is unknown whether it syncs: "
                 f"start it, or {_ADVICE}"
             ) from StoreUnavailableError(f"{silent[0]} does not answer")
-        raise UnsupportedServerError(f"{checked} of {size} NATS servers said whether they sync: {_ADVICE}")
+        raise UnsupportedServerError(f"{checked} of {size} NATS servers reported whether they sync: {_ADVICE}")
     log.warning("nats_servers_not_checked", checked=checked, servers=size, silent=list(silent))
 
 
@@ -240,7 +240,7 @@ def _is_foreign(info: StreamInfo, plan: StreamPlan) -> bool:
 
 
 async def _detach(client: "Client", stream: int, info: StreamInfo | None) -> None:
-    """Keep writers from a stream that is not the one that was written to: its numbers were already used."""
+    """Detach writers from a stream that replaced another one: its numbers were already used."""
     if info is None:
         return
     config = stream_config(stream, info.config.metadata, info.config.num_replicas, info.config.max_bytes)
@@ -263,7 +263,7 @@ async def _prepared(
 async def _created(client: "Client", stream: int, replicas: int, plan: StreamPlan) -> StreamInfo:
     metadata = {INSTALLATION: plan.installation, STREAM_ID: secrets.token_hex(8)}
     config = stream_config(stream, metadata, replicas, plan.bytes_max // len(STREAMS))
-    if stream in plan.loaded:  # It replaces a lost one: its records are numbered after those.
+    if stream in plan.loaded:  # It replaces a lost one: number its records after those.
         config["first_seq"] = sequence_of(plan.loaded[stream]) + 1
     try:
         await once_placed(lambda: ask(client, f"STREAM.CREATE.{stream_name(stream)}", config), ApiError)
@@ -276,7 +276,7 @@ async def _created(client: "Client", stream: int, replicas: int, plan: StreamPla
 
 
 async def _spread_leaders(client: "Client", infos: Mapping[int, StreamInfo]) -> None:
-    """Give each new stream a leader on another server, so that a failure stops one of them only."""
+    """Place the leaders of new streams on different servers, so that one failure stops only one stream."""
     cluster = next(iter(infos.values())).cluster
     names = sorted({cluster.leader, *(peer.name for peer in cluster.replicas)} - {""})
     for place, (stream, info) in enumerate(infos.items()):

@@ -15,23 +15,23 @@ from mauve.stores import StoreUnavailableError
 if TYPE_CHECKING:
     from nats.aio.client import Client
 
-STREAMS: Final = (240, 241, 242)  # Three, with leaders on three servers: while one is elected the others go on.
+STREAMS: Final = (240, 241, 242)  # Three, with leaders on three servers: during one election, the others keep working.
 INSTALLATION: Final = "mauve-installation"
 STREAM_ID: Final = "mauve-stream-id"
 API: Final = "$JS.API"
 API_S_MAX: Final = 5.0
 _AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected within 9 s.
-# A leader asks the others at least every two seconds. It steps down when one of them follows another leader; those that
-# have not heard from it for 4 s elect one.
+# A leader contacts its followers at least every two seconds and steps down if one follows another leader. Followers
+# without contact for 4 s elect a new one.
 LEADER_CONTACT_S_MAX: Final = 2.5
-_PLACED_S_MAX: Final = 12.0  # A leader hears of servers that have just started within a few seconds.
-STARTING_S_MAX: Final = 12.0  # A cluster that has just been started elects a leader first.
+_PLACED_S_MAX: Final = 12.0  # A leader discovers newly started servers within a few seconds.
+STARTING_S_MAX: Final = 12.0  # A newly started cluster elects a leader first.
 _PEER_OFFLINE: Final = "peer offline"
-NO_ANSWER: Final = "JetStream does not answer: it may be without a quorum"
-DUPLICATE_WINDOW_S: Final = 300  # far longer than a writer sends a group again
+NO_ANSWER: Final = "JetStream does not answer: it may have lost its quorum"
+DUPLICATE_WINDOW_S: Final = 300  # far longer than a writer resends a group
 NOT_FOUND: Final = 404
 _UNAVAILABLE: Final = 503
-_PART_FILLED: Final = 2.5  # from two fifths of the room on: a trim leaves a little less than half
+_PART_FILLED: Final = 2.5  # at least two fifths of the storage: a trim leaves a little less than half
 
 
 class ApiError(Exception):
@@ -66,7 +66,7 @@ class StreamConfig(msgspec.Struct, frozen=True):
     allow_direct: bool = False
 
     def is_like(self, wanted: Mapping[str, Any]) -> bool:
-        """Return whether a stream has what matters of a configuration. The server adds metadata of its own."""
+        """Return whether a stream matches the relevant parts of a configuration. The server adds its own metadata."""
         fields = set(self.__struct_fields__) - {"metadata"}
         return all(getattr(self, name) == wanted[name] for name in fields)
 
@@ -76,12 +76,12 @@ class Peer(msgspec.Struct, frozen=True):
 
     name: str
     current: bool = False
-    active: int = 0  # nanoseconds since it was heard; some releases say 0 if it never was
+    active: int = 0  # nanoseconds since the last contact; in some releases 0 if there was none
 
     @property
     def is_in_contact(self) -> bool:
-        was_heard = self.current or self.active > 0
-        return was_heard and self.active <= LEADER_CONTACT_S_MAX * 1e9
+        had_contact = self.current or self.active > 0
+        return had_contact and self.active <= LEADER_CONTACT_S_MAX * 1e9
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -91,10 +91,10 @@ class Cluster(msgspec.Struct, frozen=True):
     replicas: list[Peer] = []
 
     def is_led(self, copies: int) -> bool:
-        """Return whether a leader has answered that most servers with a copy still follow.
+        """Return whether the reply is from a leader with a quorum.
 
-        Others answer as well, some seconds after they have lost their leader, and they may lag. A leader that is cut
-        off may have been replaced.
+        Followers also answer some seconds after losing their leader, and may lag. A partitioned leader may have been
+        replaced.
         """
         if not self.name:
             return True
@@ -106,7 +106,7 @@ class StreamInfo(msgspec.Struct, frozen=True):
     config: StreamConfig
     state: StreamState
     cluster: Cluster = Cluster()
-    ts: datetime | None = None  # when this was said
+    ts: datetime | None = None  # time of the reply
 
     @property
     def led_for_s(self) -> float:
@@ -174,12 +174,12 @@ async def ask(client: "Client", subject: str, body: object = None, timeout_s: fl
 
 
 def is_peer_offline(refusal: Exception) -> bool:
-    """Return whether a stream was refused because a server of the cluster is away, or has just started."""
+    """Return whether a stream was refused because a server of the cluster is down or just started."""
     return _PEER_OFFLINE in str(refusal)
 
 
 async def once_placed(create: Callable[[], Coroutine[Any, Any, T]], refusal: type[Exception]) -> T:
-    """Return what creates a stream. A cluster refuses while its leader has not heard of a server that has started."""
+    """Create a stream, retrying while the cluster's leader has not discovered a newly started server."""
     gives_up_at = time.monotonic() + _PLACED_S_MAX
     while True:
         try:
@@ -199,13 +199,13 @@ async def _ask_leader_once(client: "Client", subject: str, body: object, seconds
     try:
         return await ask(client, subject, body, seconds)
     except ApiError as error:
-        if error.code == _UNAVAILABLE:  # The other servers know that there is no leader.
+        if error.code == _UNAVAILABLE:  # The other servers report that there is no leader.
             raise StoreUnavailableError(f"JetStream refused: {error}") from error
         raise
 
 
 async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]]) -> T:
-    """Return the first result of attempts that begin one after another: while a stream has no leader, they are lost."""
+    """Return the first result of staggered attempts: requests are lost while a stream has no leader."""
     ends_at, reason = time.monotonic() + API_S_MAX, NO_ANSWER
     waiting: set[asyncio.Task[T]] = set()
     try:
@@ -218,7 +218,7 @@ async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]
                 except StoreUnavailableError as error:
                     reason = str(error)
             if done:
-                await asyncio.sleep(_AGAIN_S)  # It may have failed at once.
+                await asyncio.sleep(_AGAIN_S)  # It may have failed immediately.
     finally:
         for task in waiting:
             task.cancel()
@@ -227,7 +227,7 @@ async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]
 
 
 async def stream_info(client: "Client", stream: int, *, with_deleted: bool = False) -> StreamInfo:
-    """Return what the stream's leader knows about it."""
+    """Return the leader's info about the stream."""
     name, body = stream_name(stream), {"deleted_details": with_deleted}
 
     async def attempt(seconds: float) -> StreamInfo:
@@ -237,15 +237,15 @@ async def stream_info(client: "Client", stream: int, *, with_deleted: bool = Fal
 
 
 def info_from(name: str, reply: bytes) -> StreamInfo:
-    """Return what a server says about a stream; raise `StoreUnavailableError` unless it leads the stream."""
+    """Parse a server's info about a stream; raise `StoreUnavailableError` unless it leads the stream."""
     info = _info_decoder.decode(reply)
     if not info.cluster.is_led(info.config.num_replicas):
-        raise StoreUnavailableError(f"NATS: the stream {name} has no leader that most of its servers follow")
+        raise StoreUnavailableError(f"NATS: the stream {name} has no leader with a quorum")
     return info
 
 
 async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
-    """Return a stream, or None if it does not exist. Wait for a cluster that has just been started."""
+    """Return a stream, or None if it does not exist. Wait for a newly started cluster."""
     gives_up_at = asyncio.get_running_loop().time() + STARTING_S_MAX
     while True:
         try:
@@ -267,7 +267,7 @@ async def purge(client: "Client", stream: int, keep_from: int) -> None:
 
 
 def first_that_fits(info: StreamInfo) -> int:
-    """Return the first of the newest messages that take half of the room: messages are of about the same size."""
+    """Return the first of the newest messages that fill half of the storage, assuming messages of similar size."""
     state, half = info.state, info.config.max_bytes // 2
     if info.config.max_bytes <= 0 or state.bytes <= half:
         return state.first_seq
@@ -275,5 +275,5 @@ def first_that_fits(info: StreamInfo) -> int:
 
 
 def fills_its_part(info: StreamInfo) -> bool:
-    """Return whether a stream takes about the half of its room that loaded messages may take."""
+    """Return whether a stream fills about half of its storage, the share for loaded messages."""
     return info.state.bytes * _PART_FILLED > info.config.max_bytes > 0
