@@ -279,7 +279,7 @@ def test_a_server_that_cannot_be_used_is_refused_with_a_sentence(postgres, tmp_p
     (sentence,) = done.stderr.splitlines()
     assert sentence.startswith("mauve: PostgreSQL at MAUVE_DATABASE_URL cannot be used: ")
     assert says in sentence
-    assert "check that it runs, and host, port, user, password and database in MAUVE_DATABASE_URL" in sentence
+    assert "check that it is running, and check MAUVE_DATABASE_URL (host, port, user, password, database)" in sentence
     assert password not in sentence
     assert "wrong" not in sentence
 

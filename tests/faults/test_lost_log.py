@@ -90,7 +90,7 @@ def test_events_count_after_the_log_was_lost_and_the_loss_is_reported(tmp_path, 
         assert not found["ok"], "until the operator has seen it"
         streams = "stream 1 were" if lose is delete_one_stream else "streams 0, 1 were"
         assert f"0 records could not be loaded, the files of {streams} lost on 20" in found["detail"]
-        assert "events that waited there are gone" in found["detail"]
+        assert "events waiting there are gone" in found["detail"]
     with sqlite3.connect(data / "ledger.db") as ledger:
         reasons = [reason for (reason,) in ledger.execute("SELECT reason FROM dead_letters")]
         ledger.execute("DELETE FROM dead_letters")

@@ -169,7 +169,7 @@ class TestEncryption:
         sentence = refused("backup", address(prefix), "--encrypt")
         assert "keep a copy of master.key away from this machine" in sentence
         assert "MAUVE_MASTER_KEY" in refused("backup", address(prefix), MAUVE_BACKUP_ENCRYPT="1")
-        assert "not the master key of this data" in refused(
+        assert "master key does not match the data" in refused(
             "backup", address(prefix), "--encrypt", MAUVE_MASTER_KEY=KEY
         )
         assert server.names(prefix) == []

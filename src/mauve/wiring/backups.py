@@ -1,4 +1,4 @@
-"""Wires where backups go: a file, a directory, or a bucket."""
+"""Wires the destinations of backups: a file, a directory, or a bucket."""
 
 import re
 from pathlib import Path
@@ -64,7 +64,7 @@ def stored_source(settings: BackupSettings, place: str) -> StoredSource:
 
 
 def backup_state(parts: ControlParts) -> BackupState:
-    """Return what is known of the service's own backups."""
+    """Return the state of the service's own backups."""
     text = parts.catalog.installation.get(_STATE_FACT)
     return BackupState() if text is None else _state.decode(text)
 
@@ -76,9 +76,9 @@ def save_backup_state(parts: ControlParts, state: BackupState) -> None:
 def _open_bucket(settings: BackupSettings, url: str) -> BackupStore:
     match = _BUCKET.fullmatch(url)
     if match is None:
-        raise MaintenanceRefusedError("the address of a bucket must be written as s3://BUCKET/PREFIX")
+        raise MaintenanceRefusedError("the address of a bucket must have the form s3://BUCKET/PREFIX")
     try:
-        from mauve.stores.backups.s3.backup_store import Bucket, S3BackupStore  # noqa: PLC0415 - large, and seldom needed
+        from mauve.stores.backups.s3.backup_store import Bucket, S3BackupStore  # noqa: PLC0415 - large, rarely needed
     except ModuleNotFoundError:
         raise MaintenanceRefusedError("s3:// needs the package boto3: install mauve[s3]") from None
     prefix = (match[2] or "").strip("/")

@@ -45,7 +45,7 @@ def prepare(settings: Settings) -> None:
 
 
 def prepare_unless_down(settings: Settings) -> str | None:
-    """Prepare the installation, or return which server is down, if this directory has served it before."""
+    """Prepare the installation; if this directory has served it before, return which server is down, if any."""
     try:
         prepare(settings)
     except (StoreUnavailableError, UnsupportedServerError) as error:
@@ -58,7 +58,7 @@ def prepare_unless_down(settings: Settings) -> str | None:
 
 
 def _is_down(error: BaseException | None) -> bool:
-    """Return whether an engine did not answer; if it did, waiting would not help."""
+    """Return whether an engine did not answer. Other errors do not go away by waiting."""
     if error is None or isinstance(error, StoreUnavailableError | WarehouseUnavailableError):
         return error is not None
     return _is_down(error.__cause__)
@@ -72,7 +72,7 @@ def _has_served(settings: Settings) -> bool:
 def _served_note(settings: Settings) -> bytes:
     """Return a digest of the servers, with their passwords, and of the tables on them.
 
-    It is keyed: no password can be guessed from it. A new release, or another server, needs a start with every server.
+    It is keyed, so no password can be guessed from it. A new release or another server must start with all servers up.
     """
     urls = (settings.database_url, settings.warehouse_url, settings.stream_url)
     versions = (newest_revision(CATALOG), newest_revision(LEDGER), str(SCHEMA_VERSION))
@@ -82,12 +82,12 @@ def _served_note(settings: Settings) -> bytes:
 
 
 def prepare_restored(settings: Settings) -> None:
-    """Do the same for a database that was restored from a dump and is not reconciled with the other servers yet."""
+    """Like `prepare`, for a database that was restored from a dump and is not reconciled yet."""
     _prepare(settings, needs_every_server=True, may_be_copy=True)
 
 
 def prepare_for_command(settings: Settings) -> None:
-    """Do the same for a command, which may run while the servers for events are down: it changes the catalog alone."""
+    """Like `prepare`, for a command that changes only the catalog: the servers for events may be down."""
     _prepare(settings, needs_every_server=False)
 
 
@@ -99,7 +99,7 @@ def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool 
                 _refuse_restored_copy(settings, database)
             installation = Catalog(database).installation
             check_owner(settings, installation)
-            # The warehouse first: it may have to be moved, and nothing else must have changed until then.
+            # The warehouse first: if it has to be moved, nothing else may have changed.
             with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
                 prepare_warehouse(settings, identity, installation)
             if needs_every_server or settings.stream_url is None:
@@ -108,7 +108,7 @@ def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool 
                 settle_owner(settings, installation)
     except BaseException:
         if is_new:
-            _remove_databases(settings)  # A start that was refused or stopped leaves nothing to move.
+            _remove_databases(settings)  # A refused or interrupted start must leave nothing to move.
         raise
 
 
@@ -132,7 +132,7 @@ def prepare_databases(settings: Settings) -> str:
 
 
 def _prepare_databases(settings: Settings) -> tuple[str, bool]:
-    """Do so, and return also whether this has created them as files."""
+    """Also return whether this created them as files."""
     make_private_directory(settings.data)
     with exclusive_lock(settings.data, "prepare"):
         _refuse_without_database(settings)
@@ -176,30 +176,30 @@ def _refuse_without_database(settings: Settings) -> None:
     was_on_server = identity_path(settings.data).exists() or moved_path(catalog).exists()
     if settings.database_url is None and not catalog.exists() and was_on_server:
         raise ForeignDataError(
-            f"catalog and ledger of {settings.data} are on PostgreSQL: "
+            f"the catalog and ledger of {settings.data} are on PostgreSQL: "
             "set MAUVE_DATABASE_URL to their database again, or choose another --data"
         )
 
 
 def check_database_server(settings: Settings) -> None:
-    """Raise unless the PostgreSQL server, if there is one, can be reached and used."""
+    """Raise unless the PostgreSQL server, if any, is usable."""
     if settings.database_url is not None:
         with closing(open_catalog_database(settings)) as database:
             check_server(database)
 
 
 def connections_used(settings: Settings) -> tuple[int, int]:
-    """Return how many connections the PostgreSQL server has, and how many it allows."""
+    """Return the number of connections to the PostgreSQL server, and its limit."""
     with closing(open_catalog_database(settings)) as database:
         return database.connections()
 
 
 def check_server(database: Database) -> None:
-    """Raise unless the PostgreSQL server can be reached and used."""
+    """Raise unless the PostgreSQL server is usable."""
     try:
         database.check_server()
     except StoreUnavailableError as error:
-        advice = "check that it runs, and host, port, user, password and database in MAUVE_DATABASE_URL"
+        advice = "check that it is running, and check MAUVE_DATABASE_URL (host, port, user, password, database)"
         raise UnsupportedServerError(f"PostgreSQL at MAUVE_DATABASE_URL cannot be used: {error}; {advice}") from error
     except UnsupportedServerError as error:
         raise UnsupportedServerError(f"PostgreSQL at MAUVE_DATABASE_URL cannot be used: {error}") from error
@@ -221,15 +221,14 @@ def _refuse_to_leave_data_behind(settings: Settings, revision: str | None) -> No
 
 
 def _check_identity(settings: Settings, catalog: Catalog) -> str:
-    """Return the identity, given to a new installation here; refuse a data directory with the events of another one."""
+    """Return the identity, creating it if needed; refuse a data directory of another installation."""
     identity = catalog.installation.create(IDENTITY, secrets.token_hex(16))
     path = identity_path(settings.data)
     if not path.exists():
         write_private_file(path, identity.encode() + b"\n")
     elif path.read_text().strip() != identity:
         raise ForeignDataError(
-            f"{settings.data} belongs to another installation than its database: "
-            "choose the data directory, or the MAUVE_DATABASE_URL, of this installation"
+            f"{settings.data} and MAUVE_DATABASE_URL belong to different installations: correct one of them"
         )
     return identity
 
@@ -241,9 +240,9 @@ def check_vault(settings: Settings) -> None:
 
 
 def schema_revisions(settings: Settings) -> tuple[str | None, str]:
-    """Return the revision of the catalog's tables, and the one that this release needs.
+    """Return the catalog's schema revision, and the one this release needs.
 
-    Raise if a server has tables of a newer release that this one does not work with.
+    Raise if a server has tables of an incompatible newer release.
     """
     with closing(open_catalog_database(settings)) as database:
         find = check_not_newer if database.is_server else current_revision
@@ -266,7 +265,7 @@ def check_master_key(vault: Vault, catalog: Catalog) -> None:
     known = catalog.installation.get(_MASTER_KEY_ID)
     if known is not None and not vault.knows(known):
         raise VaultError(
-            "this is not the master key of this data: "
+            "this master key does not match the data: "
             "set MAUVE_MASTER_KEY to the right one, or unset it and restore the file master.key"
         )
     if not all(vault.can_open(sealed) for sealed in catalog.webhook_secrets.all_sealed()):

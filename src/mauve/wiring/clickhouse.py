@@ -1,4 +1,4 @@
-"""Wires the warehouse on ClickHouse servers. Light: processes that never read or load import it, too."""
+"""Wires the warehouse on ClickHouse servers. Kept light: processes that never read or load also import it."""
 
 from pathlib import Path
 from typing import Final
@@ -14,9 +14,9 @@ _ON_SERVER: Final = "warehouse_on_server"
 
 
 def prepare_warehouse(settings: Settings, identity: str, installation: Installation) -> None:
-    """Check the server, and give it the tables of this release; refuse the data of another installation.
+    """Check the server and migrate its tables to this release; refuse the data of another installation.
 
-    The catalog remembers that there is a server: without its address, later events would go to an empty warehouse.
+    The catalog records that there is a server: without its address, later events would go to an empty warehouse.
     """
     is_known = is_on_server(installation)
     if settings.warehouse_url is None:
@@ -45,12 +45,12 @@ def is_on_server(installation: Installation) -> bool:
 
 
 def note_server(installation: Installation) -> None:
-    """Note that the warehouse is on a server: from now on no other takes its place."""
+    """Record that the warehouse is on a server, so that no embedded one replaces it."""
     installation.put(_ON_SERVER, "yes")
 
 
 def check_warehouse_server(settings: Settings) -> None:
-    """Raise unless the server of the warehouse can be used."""
+    """Raise unless the warehouse server is usable."""
     if settings.warehouse_url is not None:
         check_server(address_from(settings.warehouse_url))
 
@@ -61,7 +61,7 @@ def has_warehouse(settings: Settings, identity: str | None) -> bool:
 
 
 def warehouse_place(settings: Settings) -> str:
-    """Say where the warehouse is."""
+    """Describe the location of the warehouse."""
     if settings.warehouse_url is None:
         return "in files"
     address = address_from(settings.warehouse_url)
@@ -70,5 +70,5 @@ def warehouse_place(settings: Settings) -> str:
 
 
 def holds_rows(warehouse: Path) -> bool:
-    """Return whether an embedded warehouse may hold rows, without opening the engine: each part states its number."""
+    """Return whether an embedded warehouse may hold rows, without opening the engine: parts store their row counts."""
     return any(part.read_text().strip() != "0" for part in warehouse.glob("store/*/*/*/count.txt"))

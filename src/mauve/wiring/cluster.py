@@ -1,4 +1,4 @@
-"""Wires what an operator asks about all machines that share the servers: which one loads, and which accept events."""
+"""Wires cluster status for operators: which machine loads, and which ones accept events."""
 
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from mauve.wiring.paths import machine_path
 
 @dataclass(frozen=True, slots=True)
 class Loading:
-    """Which machine loads, and how far it is."""
+    """Which machine loads, and its lag."""
 
-    machine: str | None  # its id and the name of its host; None: none does
+    machine: str | None  # its id and host name; None: no machine
     is_this: bool
-    renewed_s_ago: float  # of the last turn, if none loads now
+    renewed_s_ago: float  # of the last lease, if no machine loads now
     waiting_s: float  # how long the oldest event has been waiting
 
 
@@ -50,9 +50,9 @@ def loading_now(settings: Settings, clock: Clock) -> Loading:
 
 
 def processes_connected(settings: Settings) -> list[str]:
-    """Say of each process of Mauve, apart from this one, what it uses: a process of any role is found.
+    """Describe what every other Mauve process, of any role, is connected to.
 
-    Raise if a server does not tell. This process must not be connected to NATS.
+    Raise if a server does not answer. This process must not be connected to NATS.
     """
     from mauve.stores.log.nats.clients import connected_now  # noqa: PLC0415 - an extra
     from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
@@ -67,8 +67,8 @@ def processes_connected(settings: Settings) -> list[str]:
     connected = connected_now(settings.stream_url, settings.stream_monitor_urls)
     if connected.silent:
         raise MaintenanceRefusedError(
-            f"the NATS monitoring endpoint {connected.silent[0]} does not answer, so nothing says whether a process "
-            "uses that server: start it, or name those of all servers in MAUVE_STREAM_MONITOR_URL"
+            f"the NATS monitoring endpoint {connected.silent[0]} does not answer, so it is unknown whether a "
+            "process uses that server: start it, or name all monitoring endpoints in MAUVE_STREAM_MONITOR_URL"
         )
     accepting = [f"a process at {each.ip} accepts events" for each in connected.clients if each.name == CLIENT_NAME]
     return [*accepting, *(f"a process at {each.ip} uses NATS as '{each.name}'" for each in connected.clients), *found]

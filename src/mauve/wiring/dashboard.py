@@ -35,9 +35,9 @@ from mauve.wiring.paths import identity_path
 
 @contextmanager
 def dashboard_parts(settings: Settings, control: ControlParts, query: QueryParts) -> Iterator[DashboardParts]:
-    """Open the parts of the dashboard. Call it in the event loop that runs the query plane."""
+    """Open the parts of the dashboard. Call this in the event loop that runs the query plane."""
     with closing(open_ledger_database(settings)) as database, closing(open_catalog_database(settings)) as catalog:
-        # A page waits at most twice, and must not time out itself before it can show what was read in time.
+        # A page waits at most twice, and must show what was read before it times out.
         numbers = Numbers(query, asyncio.get_running_loop(), wait_s=settings.catalog_timeout_s / 3)
         deliveries, ingest_stats = DeliveryReader(database), IngestStatsReader(database)
         yield DashboardParts(
@@ -80,14 +80,14 @@ def session_cookie(settings: Settings) -> SessionCookie:
 
 
 def _senders(settings: Settings, clock: Clock) -> Mapping[str, Sender]:
-    """Return the sender of each kind of target. Without an SMTP URL there is none for "email"."""
+    """Return the sender for each kind of target. Without an SMTP URL, there is none for "email"."""
     webhooks = WebhookSender(allow_private=settings.alerts_allow_private, clock=clock)
     senders: dict[str, Sender] = dict.fromkeys(CHANNEL_KINDS, webhooks)
     if settings.smtp_url is not None:
         try:
             senders["email"] = SmtpSender(settings.smtp_url, settings.mail_from)
         except ValueError as error:
-            raise SettingError(f"MAUVE_SMTP_URL or MAUVE_MAIL_FROM is wrong: {error}") from None
+            raise SettingError(f"MAUVE_SMTP_URL or MAUVE_MAIL_FROM is invalid: {error}") from None
     return senders
 
 

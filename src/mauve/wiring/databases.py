@@ -35,13 +35,13 @@ def open_catalog_database(
 def open_ledger_database(
     settings: Settings, *, statement_s: float = STATEMENT_S_MAX, idle_s: float | None = None
 ) -> Database:
-    """Open the ledger. On a server, a write transaction that is idle for `idle_s` ends, and with it its locks."""
+    """Open the ledger. On a server, a write transaction idle for `idle_s` ends and releases its locks."""
     path = ledger_path(settings.data)
     return _open(settings, path, LEDGER, _LEDGER_BUSY_TIMEOUT_S, statement_s=statement_s, idle_s=idle_s)
 
 
 def open_lease_database(settings: Settings, idle_s: float) -> Database:
-    """Open the ledger on a connection of its own, so that a renewal never waits for other users of the pool."""
+    """Open the ledger on a separate connection, so that lease renewals never wait for the pool."""
     return _open(settings, ledger_path(settings.data), LEDGER, _LEDGER_BUSY_TIMEOUT_S, idle_s=idle_s, connections_max=1)
 
 
@@ -85,7 +85,7 @@ def open_load_ledger(settings: Settings) -> Iterator[LoadLedger]:
 
 @contextmanager
 def open_ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
-    """Open the ledger for a program that writes directly, whether or not a service runs."""
+    """Open the ledger for a program that writes directly, whether or not the service is running."""
     with closing(SqlLedgerWriter(open_ledger_database(settings))) as writer:
         yield writer
 

@@ -16,7 +16,7 @@ def open_event_export(settings: Settings) -> EventExport:
     if settings.warehouse_url is not None:
         return ClickHouseEventExport(open_for_maintenance(address_from(settings.warehouse_url)))
     connection = ChdbConnection(warehouse_path(settings.data))
-    for statement in TABLES:  # It may be opened before the loader.
+    for statement in TABLES:  # It may open before the loader does.
         connection.run(statement)
     return ClickHouseEventExport(connection)
 

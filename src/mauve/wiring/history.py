@@ -1,4 +1,4 @@
-"""Wires imports of history: the manifest in the ledger, and the warehouse's side."""
+"""Wires imports of history: the manifest in the ledger, and the warehouse."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager

@@ -80,7 +80,7 @@ async def ingest_parts(
 
 @asynccontextmanager
 async def off_loop(opening: AbstractContextManager[T]) -> AsyncIterator[T]:
-    """Open and close in a thread what waits for a network: the event loop goes on."""
+    """Open and close in a thread, so that network waits do not block the event loop."""
     opened = await asyncio.to_thread(opening.__enter__)
     try:
         yield opened

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 _STREAM_IDS: Final = "log_stream_ids"
 _stream_ids: Final = msgspec.json.Decoder(dict[int, str])
 LOADER_S_MAX: Final = 20.0  # how long one call of the loader may take, including the first connection
-LOOK_S_MAX: Final = 2.0  # the same while a metric is read
+LOOK_S_MAX: Final = 2.0  # the same, while a metric is read
 
 log = structlog.get_logger()
 
 
 def prepare_log(settings: Settings, identity: str, installation: Installation) -> None:
-    """Create or check the streams on NATS. The catalog remembers them: a log must not be left behind."""
+    """Create or check the streams on NATS. The catalog records them, so that no log is abandoned."""
     known = known_streams(installation)
     if settings.stream_url is None:
         if known:
@@ -71,7 +71,7 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
 
 
 def forget_streams(url: Secret, streams: Collection[int], installation: Installation) -> None:
-    """Delete what is left of these streams on NATS: the next preparation creates new ones."""
+    """Delete the remains of these streams on NATS: the next preparation creates new ones."""
     from mauve.stores.log.nats.lost_streams import drop_streams
 
     drop_streams(url, streams)
@@ -99,7 +99,7 @@ def losses(settings: Settings, identity: str, positions: Mapping[int, int]) -> l
 
 
 def check_log(settings: Settings) -> str:
-    """Say where the log is; raise unless its servers can be used."""
+    """Describe the location of the log; raise unless its servers are usable."""
     if settings.stream_url is None:
         return "in files"
     from mauve.stores.log.nats.servers import check_servers
@@ -109,9 +109,9 @@ def check_log(settings: Settings) -> str:
 
 
 def stream_bytes_max(settings: Settings) -> int:
-    """Return the size above which a stream may take no more: a file or a message has to fit in before.
+    """Return the size above which a stream accepts no more: the next file or message must still fit.
 
-    On NATS the streams share the room.
+    On NATS, the streams share the storage.
     """
     if settings.stream_url is None:
         return settings.backlog_bytes_max - settings.segment_bytes
@@ -122,7 +122,7 @@ def stream_bytes_max(settings: Settings) -> int:
 
 
 async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, OwnStream | None]:
-    """Open the log for a process; also return the stream that only it writes, if there is one."""
+    """Open the log for a process; also return its exclusive stream, if there is one."""
     path = log_path(settings.data)
     if settings.stream_url is None:
         await asyncio.to_thread(_continue_lost_streams, settings, stream)
@@ -138,7 +138,7 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
 
 
 def lost_streams(settings: Settings, positions: Mapping[int, int]) -> dict[int, int]:
-    """Return those of the positions whose files end before them. Other programs than workers have no files."""
+    """Return the positions whose files end before them. Only workers have files."""
     if settings.stream_url is not None:
         return {}
     path = log_path(settings.data)
@@ -150,22 +150,22 @@ def lost_streams(settings: Settings, positions: Mapping[int, int]) -> dict[int, 
 
 
 def described_losses(losses_kept: Sequence[tuple[int, int]]) -> list[str]:
-    """Return a sentence for each day on which files of the log were found to be lost."""
+    """Return a sentence for each day on which log files were found missing."""
     by_day: dict[str, set[int]] = {}
     for stream, at in losses_kept:
         by_day.setdefault(datetime.fromtimestamp(at / 1000, UTC).date().isoformat(), set()).add(stream)
     return [
         f"the files of stream{'s' * (len(streams) > 1)} {', '.join(map(str, sorted(streams)))} were lost on {day}: "
-        "events that waited there are gone"
+        "events waiting there are gone"
         for day, streams in by_day.items()
     ]
 
 
 def _continue_lost_streams(settings: Settings, stream: int) -> None:
-    """Let streams whose files were lost continue after the last loaded record: lower numbers would never be loaded.
+    """Continue streams whose files were lost after the last loaded record: lower numbers would never be loaded.
 
-    A worker checks its own stream; the core checks all, as some may no longer have a worker. Every stream gets a file,
-    so that it is known to be complete while the ledger is down.
+    A worker checks its own stream; the core checks all, because some may no longer have a worker. Every stream gets a
+    file, so that it is known to be complete while the ledger is down.
     """
     path = log_path(settings.data)
     is_empty = not list_segments(LOCAL_DISK, stream_directory(path, stream))
@@ -179,7 +179,7 @@ def _continue_lost_streams(settings: Settings, stream: int) -> None:
         own = positions.get(stream, 0)
         lost = lost_streams(settings, {stream: own} if stream else positions)
         if lost:
-            log.error("log_lost", streams=sorted(lost), advice="new events count; see the ledger's table dead_letters")
+            log.error("log_lost", streams=sorted(lost), advice="new events count; see the ledger table dead_letters")
             now = SystemClock().now_ms()
             keep_dead_letters(database, [DeadLetter(*each, LOG_LOST, b"", now) for each in sorted(lost.items())])
     for each, number in (lost | ({stream: own} if is_empty else {})).items():
@@ -193,7 +193,7 @@ def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> Log
 
 
 def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamReader]:
-    """Return a reader of each stream that changes nothing."""
+    """Return a read-only reader of each stream."""
     if settings.stream_url is None:
         return {stream: SegmentStreamReader(log_path(settings.data), stream) for stream in reader.streams()}
     from mauve.stores.log.nats.log_reader import NatsStreamReader

@@ -1,4 +1,4 @@
-"""Wires what to do after a restore about records that the log no longer holds and the ledger calls not loaded."""
+"""Wires the handling of records that are missing from the log after a restore but not loaded."""
 
 import structlog
 
@@ -10,16 +10,16 @@ from mauve.stores.log import LogReader
 from mauve.stores.warehouse.server.backup import recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress
 
-ID_DAYS = 9  # for which ids are kept
+ID_DAYS = 9  # how long ids are kept
 
 log = structlog.get_logger()
 
 
 def settle_lost_records(ledger: LoadLedger, reader: LogReader, address: ServerAddress, *, gives_up: bool) -> int:
-    """Refuse if the log begins after the positions; return how many messages were given up instead.
+    """Refuse if the log begins after the positions, unless `gives_up`; return the number of messages given up.
 
-    Giving up moves the positions to the log's first record and drops an unfinished range. Rows of it that are stored
-    stay, and ids are those of stored rows again: an event that is lost and sent once more must count.
+    Giving up moves the positions to the log's first record and drops an unfinished range, but not its stored rows. Ids
+    are rebuilt from stored rows, because a lost event that is sent again must count.
     """
     positions = ledger.positions()
     lost = reader.lost_after(positions)
@@ -30,7 +30,7 @@ def settle_lost_records(ledger: LoadLedger, reader: LogReader, address: ServerAd
         raise MaintenanceRefusedError(
             f"the log no longer holds {messages} message{'s' if messages > 1 else ''} of events that the backup lacks: "
             "restore a newer backup, or older streams with 'nats stream restore', "
-            "or go on without them with 'mauve restore --servers --without-lost'"
+            "or continue without them with 'mauve restore --servers --without-lost'"
         )
     recount_ids(address, SystemClock().now_ms() - ID_DAYS * DAY_MS)
     before = {stream: positions.get(stream, 0) for stream in lost}

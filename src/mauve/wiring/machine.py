@@ -1,4 +1,4 @@
-"""Wires what belongs to one machine: its name, and whether it owns the installation because it has local engines."""
+"""Wires per-machine state: its name, and whether it owns the installation because it has local engines."""
 
 import platform
 import re
@@ -13,11 +13,11 @@ from mauve.stores.data_directory import write_private_file
 from mauve.wiring.paths import machine_path
 
 _OWNER: Final = "owner"  # the machine with local engines; absent or empty: every engine is on a server
-_SETUP_LINK_OF: Final = "setup_link_of"  # when it expires, the machine, and what people call the machine
+_SETUP_LINK_OF: Final = "setup_link_of"  # expiry, machine and host name
 
 
 def machine_of(settings: Settings) -> str:
-    """Return this machine's name among all that use the same servers. A lost one is replaced: its claims expire."""
+    """Return this machine's name, unique among those that share servers. If lost, it is replaced: its claims expire."""
     path = machine_path(settings.data)
     if not path.exists():
         host = re.sub("[^A-Za-z0-9]", "-", socket.gethostname().partition(".")[0])  # for operators
@@ -27,7 +27,7 @@ def machine_of(settings: Settings) -> str:
 
 
 def claim_setup_link(settings: Settings, installation: Installation, now_ms: int, lifetime_ms: int) -> str | None:
-    """Let this machine print a set-up link; return the host name of another that has printed one which still works."""
+    """Let this machine print a set-up link; if another machine's link is still valid, return its host name."""
     if settings.database_url is None:
         return None
     claim = f"{now_ms + lifetime_ms} {machine_of(settings)} {platform.node()}"
@@ -46,7 +46,7 @@ def check_owner(settings: Settings, installation: Installation) -> None:
 
 
 def settle_owner(settings: Settings, installation: Installation) -> None:
-    """Record that this machine owns the installation because it has a local engine, or that none does."""
+    """Record that this machine owns the installation because it has a local engine, or that no machine does."""
     if settings.database_url is None:
         return
     check_owner(settings, installation)
@@ -63,7 +63,7 @@ def settle_owner(settings: Settings, installation: Installation) -> None:
 
 def _owned_by(owner: str, settings: Settings) -> ForeignDataError:
     return ForeignDataError(
-        f"the machine {owner} keeps data of this installation in its --data directory, and several machines need "
+        f"the machine {owner} keeps data of this installation in its --data directory, but several machines need "
         "every engine on a server: on that machine, stop the service, set MAUVE_WAREHOUSE_URL and MAUVE_STREAM_URL "
         f"and run 'mauve move'; if its data is lost, write '{owner}' to {machine_path(settings.data)} to replace it"
     )

@@ -45,7 +45,7 @@ _OWN_BACKUPS: Final = "the warehouse is on ClickHouse: use ClickHouse's own BACK
 
 
 class ServerMaintenance(RowMaintenance):
-    """Maintenance of the warehouse on a server, whose files are out of reach."""
+    """Maintenance of the warehouse on a server, without access to its files."""
 
     def freeze(self) -> Frozen:
         raise MaintenanceRefusedError(_OWN_BACKUPS)
@@ -93,7 +93,7 @@ def offline_pause(settings: Settings) -> Iterator[LoaderPause]:
 
 
 def drop_frozen(settings: Settings) -> None:
-    """Remove the frozen files and the copies of a backup that was interrupted, and the rows of an import."""
+    """Remove the leftovers of an interrupted backup or import."""
     shutil.rmtree(imported_rows_path(settings.data), ignore_errors=True)
     shutil.rmtree(backup_drafts_path(settings.data), ignore_errors=True)
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Wires `mauve move`: the files of a stopped service, and the servers that take over."""
+"""Wires `mauve move`: from the files of a stopped service to servers."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ _NAMES_MAX: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """What moves to one server."""
+    """The data that moves to one server."""
 
     stores: Sequence[Store]
     reads: dict[str, Callable[[Any, str, Window], object]]
@@ -75,10 +75,10 @@ class _Part:
 
 
 def move_to_servers(settings: Settings, progress: Progress) -> Moved:
-    """Load what waits in the local log, copy local stores to the servers, compare, and retire the files."""
+    """Load the local log, copy local stores to the servers, compare them, and retire the files."""
     moves_database = settings.database_url is not None and catalog_path(settings.data).exists()
     if not (moves_database or _moves_warehouse(settings) or _moves_log(settings)):
-        raise MaintenanceRefusedError(f"nothing in {settings.data} is left to move to these servers: check --data")
+        raise MaintenanceRefusedError(f"{settings.data} has nothing left to move to these servers: check --data")
     source = replace(settings, stream_url=None, database_url=None if moves_database else settings.database_url)
     check_log(settings)
     with hold(settings.data), ExitStack() as opened:
@@ -107,7 +107,7 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
                 if moves_warehouse:
                     note_server(installation)
                 settle_owner(settings, installation)
-            if _moves_log(settings):  # Last: without its files, the ledger would report them lost.
+            if _moves_log(settings):  # Last: otherwise, the ledger would report its files lost.
                 log_path(settings.data).rename(moved_path(log_path(settings.data)))
 
         return move(
@@ -127,7 +127,7 @@ def _moves_log(settings: Settings) -> bool:
 
 
 def _drain_log(settings: Settings) -> None:
-    """Load every record of the local log; refuse to move otherwise: the service would never read it again."""
+    """Load every record of the local log, or refuse to move: the service would never read it again."""
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
     try:
         with closing(loading):
@@ -139,8 +139,8 @@ def _drain_log(settings: Settings) -> None:
         reason = str(error)
     if reason:
         raise MaintenanceRefusedError(
-            f"the local log could not be loaded completely ({reason}): start the service with the settings it had "
-            "before, wait until 'mauve doctor' shows that nothing waits to be loaded, stop it, and run this again"
+            f"the local log could not be loaded completely ({reason}): start the service with its previous settings, "
+            "wait until 'mauve doctor' shows that everything is loaded, stop it, and run this again"
         )
 
 
@@ -150,7 +150,7 @@ def _projects(catalog: Database) -> list[str]:
 
 
 def _comparisons(part: _Part, every_project: Sequence[str]) -> list[Comparison]:
-    """Compare the metrics of every project over all days."""
+    """Compare every project's metrics over all days."""
     window = Window(_EARLIEST, today_at(SystemClock().now_ms()) + timedelta(days=1))
     return [
         Comparison(
@@ -207,7 +207,7 @@ def _database_part(source: Settings, target: Settings, catalog: Database) -> Ite
 
 
 def _check_target(catalog: Database, new_catalog: Database, new_ledger: Database) -> None:
-    """Accept an empty database, or one that an interrupted move of the same installation has begun to fill."""
+    """Accept an empty database, or one partly filled by an interrupted move of the same installation."""
     if current_revision(new_catalog, CATALOG) is None:
         return
     known = identity_of(new_catalog)
@@ -226,7 +226,7 @@ def _store(name: str, source: Database, target: Database, tables: Sequence[sa.Ta
 
 
 def _switch_databases(data: Path, old: tuple[Database, Database], new: tuple[Database, Database]) -> None:
-    """Retire the files: until then, the service starts on them. The catalog's decides, so it is the first."""
+    """Retire the files: until then, the service starts on them. The catalog comes first because it decides that."""
     identity = identity_of(new[0]) or ""
     write_private_file(identity_path(data), identity.encode() + b"\n")
     for path, database in zip((catalog_path(data), ledger_path(data)), old, strict=True):

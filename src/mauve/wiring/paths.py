@@ -1,4 +1,4 @@
-"""Where each store is in the data directory."""
+"""The path of each store in the data directory."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ def backup_drafts_path(data: Path) -> Path:
 
 
 def moved_path(path: Path) -> Path:
-    """Return the name of a file or folder after its content was moved to a server."""
+    """Return the name of a file or folder after its content has moved to a server."""
     return path.with_name(f"{path.name}.moved")
 
 

@@ -1,4 +1,4 @@
-"""Wires what processes share to keep limits: accepted counts and presence, in files or in the catalog's database."""
+"""Wires the state of shared limits: accepted counts and presence, in files or in the catalog's database."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -24,7 +24,7 @@ def open_accepted_exchange(settings: Settings, process: int) -> Iterator[Accepte
 
 @contextmanager
 def open_presence(settings: Settings, process: int) -> Iterator[Callable[[], int]]:
-    """Yield a function that notes a use of a shared limit, and counts the processes of all machines that use it."""
+    """Yield a function that records a use of a shared limit and counts the processes of all machines that use it."""
     if settings.stream_url is None:
         with closing(FilePresence(accepted_path(settings.data), process)) as file:
             yield file.use

@@ -65,7 +65,7 @@ def query_parts(
 def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:
     """Open the meter that counts reads: shared with other machines, or a file that is created on first use.
 
-    One machine's broken file must not make metrics unavailable. On a server, an uncounted read could be one of many.
+    A broken local file must not make metrics unavailable. On a server, uncounted reads could be many.
     """
     if settings.database_url is not None:
         return SqlReadMeter(catalog)

@@ -1,4 +1,4 @@
-"""Wires the plan of a backup, and what follows a restore, if all engines are on servers."""
+"""Wires the backup plan and the steps after a restore, if all engines are on servers."""
 
 import time
 from collections.abc import Mapping
@@ -47,8 +47,8 @@ from mauve.wiring.log import forget_streams, known_streams, open_log_reader, str
 from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
 from mauve.wiring.machine import check_owner
 
-_CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that took the events
-_CLOSING_S_MAX: Final = 2.0  # until servers have noticed that a process has ended
+_CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that received the events
+_CLOSING_S_MAX: Final = 2.0  # until servers notice that a process has ended
 _TURN_S_MAX: Final = TTL_S + 1.0
 _LOOK_EVERY_S: Final = 0.2
 _COUNTED_MAX: Final = 100_000  # records of a stream
@@ -57,7 +57,7 @@ log = structlog.get_logger()
 
 
 class ReplacedStream(msgspec.Struct, frozen=True):
-    """A stream on NATS that was lost. Events that it had accepted and that were not stored are lost with it."""
+    """A lost stream on NATS. Its accepted but unstored events are lost, too."""
 
     stream: str
     loss: str
@@ -65,16 +65,16 @@ class ReplacedStream(msgspec.Struct, frozen=True):
 
 
 class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done after a restore."""
+    """The result of reconciling after a restore."""
 
-    loads_again_since: int | None  # epoch ms; None: the log holds no event that is not loaded
+    loads_again_since: int | None  # epoch ms; None: the log holds no unloaded events
     streams_replaced: tuple["ReplacedStream", ...] = ()
-    lost_messages: int = 0  # of the log, given up
-    imports_undone: tuple[str, ...] = ()  # that the restored ledger does not know
+    lost_messages: int = 0  # given up
+    imports_undone: tuple[str, ...] = ()  # those missing from the restored ledger
 
 
 def server_places(settings: Settings) -> ServerPlaces:
-    """Return what the commands name, without passwords."""
+    """Return the names used in the commands, without passwords."""
     from mauve.stores.log.nats.streams import STREAMS, stream_name  # noqa: PLC0415 - an extra
 
     url, address = _addresses(settings)
@@ -92,11 +92,10 @@ def server_places(settings: Settings) -> ServerPlaces:
 def reconcile(
     settings: Settings, *, new_streams: bool, gives_up_waiting: bool = False, without_lost: bool = False
 ) -> Reconciled:
-    """Reconcile the warehouse and the numbers of the ledger after a restore.
+    """Reconcile the warehouse with the positions in the ledger after a restore.
 
-    With `new_streams`, replace each stream on NATS that is missing or older than the rest; the others stay. Repeating
-    it is harmless. Refuse while machines serve: the ids that they rely on are replaced. Everything is checked before
-    the first deletion.
+    With `new_streams`, replace only the streams on NATS that are missing or too old. Safe to repeat. Refuse while
+    any machine serves, because the ids it relies on are replaced. Everything is checked before the first deletion.
     """
     _, address = _addresses(settings)
     identity = prepare_databases(settings)
@@ -124,13 +123,13 @@ def reconcile(
 
 
 def _refuse_while_served(settings: Settings) -> None:
-    """Refuse while a process is connected. A turn that the dump holds ends by itself, unless its loader runs."""
+    """Refuse while a process is connected. A lease in the dump expires unless its loader is running."""
     gives_up_at = time.monotonic() + _TURN_S_MAX
     with closing(open_ledger_database(settings)) as database:
         while (turn := SqlLeaseStore(database).current()) is not None:
             if time.monotonic() > gives_up_at:
                 raise MaintenanceRefusedError(
-                    f"the machine {turn.holder} loads: stop every service, and run this again"
+                    f"the machine {turn.holder} is loading: stop every service, and run this again"
                 )
             time.sleep(_LOOK_EVERY_S)
     gives_up_at = time.monotonic() + _CLOSING_S_MAX
@@ -141,7 +140,7 @@ def _refuse_while_served(settings: Settings) -> None:
 
 
 def _check_servers(settings: Settings, identity: str) -> None:
-    """Raise if a server could not be used afterwards, or belongs to another installation."""
+    """Raise if a server is unusable or belongs to another installation."""
     from mauve.stores.log.nats.servers import check_servers  # noqa: PLC0415 - an extra
 
     with closing(open_catalog_database(settings)) as database:
@@ -154,7 +153,7 @@ def _check_servers(settings: Settings, identity: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Streams:
-    """The streams on NATS, as they are found."""
+    """The state of the streams on NATS."""
 
     url: Secret
     last_numbers: Mapping[int, int]  # of the records that are loaded or stored
@@ -174,13 +173,13 @@ class _Streams:
         last_numbers = {stream: max(stored.get(stream, 0), loaded.get(stream, 0)) for stream in STREAMS}
         found = find_streams(url, identity, known, last_numbers)
         lost = {stream: each.loss for stream, each in found.items() if each.loss is not None}
-        # A dump may be older than a stream, and not know it.
+        # A dump may predate a stream.
         lost |= {stream: MISSING for stream, each in found.items() if each.end is None and last_numbers[stream]}
         left = {stream: end for stream in lost if (end := found[stream].end) is not None}
         return _Streams(url, last_numbers, lost, left)
 
     def refuse_lost(self) -> None:
-        """Refuse streams that would give new records the numbers of stored ones: they would never be stored."""
+        """Refuse streams that would reuse the numbers of stored records: new records would never be stored."""
         from mauve.stores.log.nats.lost_streams import GIVE_UP  # noqa: PLC0415 - an extra
         from mauve.stores.log.nats.streams import stream_name  # noqa: PLC0415 - an extra
 
@@ -188,7 +187,7 @@ class _Streams:
             raise MaintenanceRefusedError(f"the stream {stream_name(stream)} at MAUVE_STREAM_URL {loss}: {GIVE_UP}")
 
     def refuse_waiting(self) -> None:
-        """Refuse to delete records that were acknowledged and are not stored."""
+        """Refuse to delete acknowledged records that are not stored."""
         from mauve.stores.log.nats.log_reader import NatsLogReader, NatsStreamReader  # noqa: PLC0415 - an extra
 
         waiting = 0
@@ -198,18 +197,18 @@ class _Streams:
                 waiting += sum(1 for _ in islice(records, _COUNTED_MAX))
         if waiting:
             raise MaintenanceRefusedError(
-                f"streams that were created again hold {waiting}{' or more' if waiting >= _COUNTED_MAX else ''} "
+                f"recreated streams hold {waiting}{' or more' if waiting >= _COUNTED_MAX else ''} "
                 "batches of acknowledged events, which cannot be loaded: add --yes to delete them"
             )
 
 
 def _replace_lost(settings: Settings, address: ServerAddress, streams: _Streams) -> tuple[ReplacedStream, ...]:
-    """Delete what is left of lost streams. New ones number their records after those that were loaded or stored."""
+    """Delete the remains of lost streams. New ones number their records after those already loaded or stored."""
     from mauve.stores.log.nats.streams import stream_name  # noqa: PLC0415 - an extra
 
     if not streams.lost:
         return ()
-    # An event that is lost and sent again must count.
+    # A lost event that is sent again must count.
     recount_ids(address, SystemClock().now_ms() - ID_DAYS * DAY_MS)
     with closing(open_ledger_database(settings)) as database:
         skip_lost_records(database, {stream: streams.last_numbers[stream] for stream in streams.lost})
@@ -224,9 +223,9 @@ def _replace_lost(settings: Settings, address: ServerAddress, streams: _Streams)
 
 
 def _undo_unknown_imports(settings: Settings, address: ServerAddress) -> tuple[str, ...]:
-    """Remove the rows of imports that began after the dump: a new one with the same number would take them for its own.
+    """Remove the rows of imports that began after the dump: a new import with the same number would adopt them.
 
-    Their money is not in the dump, so the files have to be imported again.
+    Their payments are not in the dump, so the files have to be imported again.
     """
     with (
         closing(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)) as database,
@@ -234,7 +233,7 @@ def _undo_unknown_imports(settings: Settings, address: ServerAddress) -> tuple[s
     ):
         unknown = unknown_imports(database, warehouse.stored_imports())
         if unknown:
-            # First, in case that this is interrupted.
+            # First, in case this is interrupted.
             raise_import_number(database, max(number for _, number in unknown))
         for project, number in unknown:
             warehouse.undo(project, number)

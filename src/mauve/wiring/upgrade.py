@@ -1,8 +1,7 @@
 """Wires an upgrade: back up an embedded installation, then migrate its databases.
 
-The embedded warehouse and the segments of the log have no version of their own. A release that changes them so that
-the one before would misread them adds a migration of the ledger, possibly an empty one: older releases then refuse the
-data, and a backup is made first.
+The embedded warehouse and the log segments have no version number. A release that changes their format incompatibly
+adds a ledger migration, possibly an empty one: older releases then refuse the data, and a backup is made first.
 """
 
 import shlex
@@ -52,12 +51,12 @@ def _refuse_while_served(data: Path) -> None:
     if holder is not None:
         raise MaintenanceRefusedError(
             f"an older release is running on {data} (process {holder.pid}) and this one would have to migrate its "
-            f"data: stop it first, or use the command of the release that is running"
+            f"data: stop it first, or use the running release's command"
         )
 
 
 def _back_up(settings: Settings) -> str | None:
-    """Make a backup of the data as it is, and return its file; None if none is wanted, or engines are on servers."""
+    """Back up the current data and return the file; None if backups are off or engines are on servers."""
     if settings.upgrade_backups == 0 or has_servers(settings):
         log.info("upgrading_without_backup")
         return None
@@ -65,7 +64,7 @@ def _back_up(settings: Settings) -> str | None:
     from mauve.maintenance.encryption import backup_keys  # noqa: PLC0415
     from mauve.maintenance.stored_backups import tidy_up  # noqa: PLC0415
     from mauve.wiring.backups import open_backup_store, target_in  # noqa: PLC0415
-    from mauve.wiring.maintenance import backup_sources, offline_pause  # noqa: PLC0415 - slow, and rarely needed
+    from mauve.wiring.maintenance import backup_sources, offline_pause  # noqa: PLC0415 - slow, rarely needed
 
     folder = (settings.data / BACKUPS).absolute()
     folder.mkdir(mode=0o700, exist_ok=True)
@@ -80,7 +79,7 @@ def _back_up(settings: Settings) -> str | None:
         advice = "or set MAUVE_UPGRADE_BACKUPS=0 to upgrade without a backup"
         raise MaintenanceRefusedError(f"the backup before the upgrade was not made: {error}, {advice}") from error
     tidy_up(store, name, settings.upgrade_backups, now_ms)
-    log.info("backed_up_before_upgrade", file=made.file, advice="delete it when you no longer need to go back")
+    log.info("backed_up_before_upgrade", file=made.file, advice="delete it once you no longer need to roll back")
     return made.file
 
 

@@ -37,7 +37,7 @@ from mauve.wiring.paths import warehouse_path
 
 
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
-    """Return a reader of the warehouse: of a server, or in the process that loads it. It is opened on first use."""
+    """Return a warehouse reader, on a server or in the process that loads. It opens on first use."""
     if settings.warehouse_url is None:
         return ClickHouseWarehouseReader(lambda: _embedded_read_connection(settings))
     address = address_from(settings.warehouse_url)
@@ -45,7 +45,7 @@ def open_warehouse_reader(settings: Settings) -> WarehouseReader:
 
 
 def ping_warehouse(settings: Settings) -> None:
-    """Raise unless the server of the warehouse answers soon. An embedded one is not asked."""
+    """Raise unless the warehouse server answers soon. Skip an embedded warehouse."""
     if settings.warehouse_url is not None:
         with closing(open_for_reading(address_from(settings.warehouse_url), LOOK_S_MAX)) as connection:
             connection.rows("SELECT 1")
@@ -53,7 +53,7 @@ def ping_warehouse(settings: Settings) -> None:
 
 def _embedded_read_connection(settings: Settings) -> ReadConnection:
     connection = ChdbConnection(warehouse_path(settings.data))
-    for statement in TABLES:  # A reader may be opened before the loader.
+    for statement in TABLES:  # A reader may open before the loader does.
         connection.run(statement)
     return connection
 
@@ -74,7 +74,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
     """Open the parts of the loader."""
     with ExitStack() as opened:
         warehouse = opened.enter_context(open_warehouse(settings))
-        # A loader that is paused within a transaction keeps no other from the lease for longer than it lasts.
+        # A loader stuck in a transaction must not block the lease for longer than it lasts.
         ledger_database = opened.enter_context(closing(open_ledger_database(settings, idle_s=TTL_S)))
         lease_database = opened.enter_context(closing(open_lease_database(settings, TTL_S)))
         ledger = SqlLoadLedger(ledger_database)
@@ -98,7 +98,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
 
 
 def _lease(settings: Settings, ledger: Database) -> LoaderLease:
-    """Return the lease of this machine's loader. A ledger in the data directory is locked with it: no other can ask."""
+    """Return this machine's loader lease. The lock on a local data directory rules out other loaders."""
     store = SqlLeaseStore(ledger)
     if settings.database_url is None:
         return LoaderLease(store, "this directory", renew_every_s=None)
@@ -107,14 +107,14 @@ def _lease(settings: Settings, ledger: Database) -> LoaderLease:
 
 @contextmanager
 def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
-    """Open what tells whether the loader of this process is behind."""
+    """Open the lag check of this process's loader."""
     with closing(open_ledger_database(settings)) as database, ExitStack() as opened:
         ledger = SqlLoadLedger(database)
         source: LogReader | None = None
 
         def oldest() -> int | None:
             nonlocal source
-            if source is None:  # opened on first use: a server may be down at the start
+            if source is None:  # opened on first use: a server may be down at startup
                 source = opened.enter_context(closing(open_log_reader(settings, LOOK_S_MAX)))
             return oldest_waiting_at(ledger, stream_readers(settings, source))
 
@@ -123,7 +123,7 @@ def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = N
 
 @contextmanager
 def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]:
-    """Open the stores for writing demo data, while no service runs on the data directory."""
+    """Open the stores for writing demo data. No service may be running on the data directory."""
     with (
         open_warehouse(settings) as store,
         open_ledger_writer(settings) as ledger,
