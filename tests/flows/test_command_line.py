@@ -335,7 +335,7 @@ def test_the_data_directory_can_come_from_the_environment(data, org):
 def test_every_command_refuses_a_wrong_master_key(data, org):
     done = mauve(data, "org", "list", MAUVE_MASTER_KEY=new_master_key())
     assert done.returncode == 2
-    assert "not the master key" in done.stderr
+    assert "master key does not match" in done.stderr
     assert "set MAUVE_MASTER_KEY to the right one" in done.stderr
 
 

@@ -228,7 +228,7 @@ def _check_identity(settings: Settings, catalog: Catalog) -> str:
         write_private_file(path, identity.encode() + b"\n")
     elif path.read_text().strip() != identity:
         raise ForeignDataError(
-            f"{settings.data} and MAUVE_DATABASE_URL belong to different installations: correct one of them"
+            f"{settings.data} and its database belong to different installations: correct --data or MAUVE_DATABASE_URL"
         )
     return identity
 
