@@ -91,7 +91,7 @@ def fill_alerts(page: Page) -> None:
         add_rule(page, "No events for some hours", {"Hours": "6"})
         add_rule(page, "A biller's deliveries fail verification", {})
         add_rule(page, "A metric is above or below a value", {"Value": "100000"})
-        add_rule(page, "A metric changes against the period before", {"More than, in percent": "30"})
+        add_rule(page, "A metric changes from the previous period", {"More than, in percent": "30"})
         for _ in range(60):
             page.goto("/alerts")
             if page.locator("#history .badge.good").count() > 1:

@@ -225,7 +225,7 @@ def test_numbers_that_cannot_be_read_neither_start_nor_end_an_alert(machine, adm
     clock.advance(2 * HOUR_MS)
     monkeypatch.setattr(type(machine.parts.ingest_stats), "counts", is_down)
     assert machine.work() == []
-    assert "numbers not readable" in text_of(admin.open("/alerts"))
+    assert "metric unavailable" in text_of(admin.open("/alerts"))
     monkeypatch.undo()
     clock.advance(6 * 60_000)
     assert len(machine.work()) == 1
@@ -239,7 +239,7 @@ def test_a_stale_answer_neither_starts_nor_ends_an_alert(core, machine, admin, a
     monkeypatch.setattr(type(core.query.stores.ledger), "current_mrr", is_down)
     clock.advance(2 * HOUR_MS)
     assert machine.work() == []
-    assert "numbers not readable" in text_of(admin.open("/alerts"))
+    assert "metric unavailable" in text_of(admin.open("/alerts"))
     monkeypatch.undo()
     clock.advance(6 * 60_000)
     assert len(machine.work()) == 1, "it is still true"
@@ -396,5 +396,5 @@ def test_without_smtp_no_mail_is_made_and_the_page_says_what_to_set(core, client
     assert machine.work() == []
     page = viewer.open("/alerts").text
     assert "MAUVE_SMTP_URL" in page
-    assert "Nothing was sent yet." in page
+    assert "Nothing has been sent yet." in page
     assert viewer.send("/alerts/wishes/test").status_code == 400

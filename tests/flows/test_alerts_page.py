@@ -205,7 +205,7 @@ def links(viewer, store, organization):
 def test_opening_the_link_asks_and_the_button_ends_one_kind_of_mail(browser, store, links):
     user_id, link = links
     asked = browser.open(f"{link}/digest")
-    assert "You will not get the digest by e-mail any more." in asked.text
+    assert "You will not get the digest by e-mail anymore." in asked.text
     assert store.subscribers.find(user_id).digest == "weekly", "mail programs open links to check them"
     assert "You are unsubscribed" in browser.send(f"{link}/digest").text
     found = store.subscribers.find(user_id)

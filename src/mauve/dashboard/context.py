@@ -1,4 +1,4 @@
-"""One request, as the pages see it."""
+"""The request context of a page."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ class FormError:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A request that need not have a session."""
+    """A request, with or without a session."""
 
     parts: DashboardParts
     request: Request
@@ -69,7 +69,7 @@ class Context:
         return self.form.get(name, ())
 
     def chosen(self, name: str, choices: type[Choice]) -> Choice:
-        """Return the choice that was made in a form field."""
+        """Return the selected choice of a form field."""
         try:
             return choices(self.field(name))
         except ValueError:
@@ -87,7 +87,7 @@ class Context:
 
     @property
     def url(self) -> str:
-        """Return the URL of the service: as configured, or else as the browser addresses it."""
+        """Return the URL of the service: the configured one, or else the browser's."""
         return self.parts.public_url or plain_url(self.request) or "http://localhost"
 
     @property
@@ -97,7 +97,7 @@ class Context:
 
     @property
     def address(self) -> str:
-        """Return the client's address, by which attempts are counted."""
+        """Return the client's address, for counting attempts."""
         peer = self.request.client.host if self.request.client else ""
         return client_address(peer, joined_header(self.request, "x-forwarded-for"), self.parts.proxies)
 
@@ -133,7 +133,7 @@ class MemberContext(Context):
 
 
 def environment_of(context: MemberContext) -> Environment:
-    """Return the environment that the address names; live by default."""
+    """Return the environment in the address; live by default."""
     return Environment.TEST if context.asked("environment") == Environment.TEST else Environment.LIVE
 
 

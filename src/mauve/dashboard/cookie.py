@@ -39,7 +39,7 @@ class SessionCookie:
 
 
 def cookie_for(identity: str, public_url: str | None) -> SessionCookie:
-    """Return the cookie of an installation. The ports of a host share cookies, so each installation has its own."""
+    """Return the cookie of an installation. The ports of a host share cookies, so each installation needs its own."""
     is_secure = public_url is not None and public_url.startswith("https://")
     name = f"{_NAME}_{sha256(identity.encode()).hexdigest()[:_DIGITS]}"
     return SessionCookie(f"{_SECURE_PREFIX}{name}" if is_secure else name, is_secure)

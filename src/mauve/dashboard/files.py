@@ -1,4 +1,4 @@
-"""Send a file piece by piece, so that a client that does not read it holds one piece, and not for long."""
+"""Send a file piece by piece, so that a slow client holds only one piece, for a limited time."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from mauve.stores.cancellation import deadline_at
 
 PIECE_S_MAX: Final = 10.0
-"""How long a piece may take to be read from the store, and again to be taken by the client."""
+"""The time limit for reading a piece from the store, and for the client to receive it."""
 
 log = structlog.get_logger()
 
@@ -22,10 +22,9 @@ Pieces = Generator[bytes, None, None]
 
 
 class FileResponse(Response):
-    """A file whose pieces are made in a thread, each once the one before it has been taken.
+    """A file whose pieces are generated in a thread, each after the client has received the previous one.
 
-    If a piece cannot be made, or is not taken in time, the connection is closed: the client sees that the file is not
-    whole.
+    If a piece fails or is not received in time, the connection is closed, so that the client notices the truncation.
     """
 
     def __init__(self, pieces: Pieces, headers: Mapping[str, str]) -> None:
@@ -36,7 +35,7 @@ class FileResponse(Response):
         self._on_end: Callable[[], None] = lambda: None
 
     def run_in(self, threads: Executor, on_end: Callable[[], None]) -> None:
-        """Choose where the pieces are made, and what to call at the end, however it comes."""
+        """Set the threads that generate the pieces, and a function to call at the end in any case."""
         self._threads, self._on_end = threads, on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the interface

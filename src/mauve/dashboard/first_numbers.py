@@ -1,4 +1,4 @@
-"""The first numbers of a new app: read past the cache, beside the moment from which the API returns the same."""
+"""The first numbers of a new app: they bypass the cache, and show when the API will return the same."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,18 +24,18 @@ Amounts = Sequence[tuple[int, str | None]]  # numbers, or money in minor units w
 class FirstNumber:
     label: str
     metric: str
-    amounts: Amounts | None  # None: not readable now; empty: no money yet
+    amounts: Amounts | None  # None: unavailable; empty: no money yet
     api_at: int | None  # when the API returns the same; None: now
 
 
 @dataclass(frozen=True, slots=True)
 class FirstNumbers:
     numbers: Sequence[FirstNumber] = ()
-    older_at: int | None = None  # when they were read, unless that was just now
+    older_at: int | None = None  # when they were read, if not just now
 
 
 def is_onboarding(app: App, now_ms: int) -> bool:
-    """Return whether the app is so new that its owner watches the first numbers arrive."""
+    """Return whether the app is new enough to show its first numbers."""
     return now_ms - app.created_at < ONBOARDING_MS
 
 
@@ -70,7 +70,7 @@ def _number(context: MemberContext, label: str, question: Question, answers: Ans
 
 
 def _amounts(question: Question, rows: Rows) -> Amounts:
-    """Return the number that these rows amount to, or one amount for each currency. DAU is that of today."""
+    """Return the total of these rows, or one amount per currency. DAU is today's."""
     name, last = question.metric.name, question.window.last
     if name == "dau":
         return [(sum(by_day(rows, "dau", Window(last, last))), None)]
@@ -79,7 +79,7 @@ def _amounts(question: Question, rows: Rows) -> Amounts:
 
 
 def _api_at(context: MemberContext, question: Question, rows: list[dict[str, Any]]) -> int | None:
-    """Return when the API will no longer return an earlier answer from the cache."""
+    """Return when the API stops returning an earlier answer from the cache."""
     numbers = context.parts.numbers
     cached = numbers.find(question)
     if cached is None:

@@ -1,4 +1,4 @@
-"""The dashboard as a Starlette application: recognize the session, check the grant, handle; in bounded time."""
+"""The dashboard as a Starlette application: recognize the session, check the grant, handle the request in time."""
 
 import time
 from collections.abc import Callable
@@ -34,21 +34,21 @@ from mauve.web.asgi import header
 from mauve.web.envelopes import STATUS_OF
 
 _THREADS: Final = 8
-_AT_ONCE_MAX: Final = _THREADS // 2  # of one organization: the other threads are for others
-_IN_FLIGHT_MAX: Final = 2 * _THREADS  # of one organization, with those that wait; a browser asks for fewer
+_AT_ONCE_MAX: Final = _THREADS // 2  # per organization: the other threads are for others
+_IN_FLIGHT_MAX: Final = 2 * _THREADS  # per organization, including waiting ones; a browser sends fewer
 _FILE_THREADS: Final = 2
-_FILES_MAX: Final = 2  # of one organization, sent at once
+_FILES_MAX: Final = 2  # concurrent downloads per organization
 _FOR_PROGRAMS: Final = frozenset({"/v1", "/healthz", "/readyz", "/drainz"})
 _BUSY: Final = "The service did not answer in time. Nothing was changed: try again in a moment."
 _FILES_EXCEEDED: Final = "Your organization is downloading other files. Try again when they are complete."
-_SHARE_EXCEEDED: Final = "Too many requests of your organization are in progress. Try again in a moment."
+_SHARE_EXCEEDED: Final = "Too many requests from your organization are in progress. Try again in a moment."
 _DONE: Final = "Your change was made, but a later step failed. Check the current state before you repeat it."
 _UNCONFIRMED: Final = "Your change may have been made. Check the current state before you repeat it."
-_WRONG_METHOD: Final = "This page does not take that. Open it in a browser."
+_WRONG_METHOD: Final = "This page does not support that method. Open it in a browser."
 # Problems that the user can fix in the form.
 _SHOWN_AGAIN: Final = frozenset({Code.INVALID_BODY, Code.RATE_LIMITED})
 
-_FILE_SUFFIX: Final = ".csv"  # A file cannot say what is wrong.
+_FILE_SUFFIX: Final = ".csv"  # A file cannot show an error.
 
 Handler = Callable[[Context], Response]
 AnyContext = TypeVar("AnyContext", Context, MemberContext)
@@ -76,20 +76,20 @@ class Dashboard:
         self.app = starlette_app(routes, self._refuse_unmatched)
 
     def serves(self, scope: Scope) -> bool:
-        """Return whether the request is for a page: one of ours, or any other address that a browser opens."""
+        """Return whether the request is for a page: one of ours, or any other address opened in a browser."""
         path: str = scope["path"]
         if path.startswith("/v1/") or path in _FOR_PROGRAMS:
             return False
         if path.startswith(assets.PREFIX) or _accepts_html(scope):
             return True
-        # Programs probe the root as well: it is a page only for browsers.
+        # Programs also probe the root: it is a page only for browsers.
         return any(pattern.fullmatch(path) for pattern in self._patterns)
 
     def _route(self, method: str, path: str, handle: Handler) -> Route:
         return Route(path, partial(self._respond, handle), methods=[method])
 
     async def _show_asset(self, request: Request) -> Response:
-        """Return an asset, without a session: they are public, and needed to show that the catalog is down."""
+        """Return an asset, without a session: assets are public, and needed while the catalog is down."""
         response = assets.asset_response(request.scope["path"])
         if response is None:
             return await self._respond(partial(_refuse, not_found()), request)
@@ -116,7 +116,7 @@ class Dashboard:
         return _compressed_if_safe(response, request)
 
     def _admitted_file(self, file: FileResponse, context: Context, owner: str) -> Response:
-        """Count the file until it is sent: a client may take it slowly."""
+        """Count the file until it is sent: a client may be slow."""
         if not self._file_share.enter(owner):
             return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _FILES_EXCEEDED)
         file.run_in(self._file_threads, partial(self._file_share.leave, owner))
@@ -146,7 +146,7 @@ class Dashboard:
             log.warning("catalog_unavailable", method=method, reason=str(error))
             failure = _UNCONFIRMED if isinstance(error, UnconfirmedError) else _BUSY
         except HashingBusyError:
-            log.warning("password_hashing_busy", advice="many people, or one program, are signing in at once")
+            log.warning("password_hashing_busy", advice="many people, or one program, are signing in simultaneously")
         except Exception:
             log.exception("page_failed", method=method)
         message = _DONE if cancellation.has_committed else failure
@@ -154,7 +154,7 @@ class Dashboard:
 
 
 def _answer_until(ends_at_s: float, handle: Handler, context: Context, cancellation: Cancellation) -> Response:
-    """Answer one request, or show what is wrong with it. End reads that outlast the deadline."""
+    """Answer one request or show its problem. Cancel reads that outlast the deadline."""
     with deadline_at(ends_at_s):
         try:
             context = _with_session(context)
@@ -183,7 +183,7 @@ def _open_public(route: PublicPage, context: Context) -> Response:
 
 
 def _open_member(route: MemberPage, context: Context) -> Response:
-    """Open a member's page. The order of these lines is the order in which a request can be refused."""
+    """Open a member's page. The order of these checks is the order of refusals."""
     _check_origin(context)
     if context.person is None:
         return see_other("/signin", **({"next": _address_of(context.request)} if is_safe(context.request) else {}))
@@ -208,7 +208,7 @@ def _handled(
 ) -> Response:
     """Handle the request; if the form was refused for its content, show it again with the reason.
 
-    A form in the address is refused alike: the page is shown without its values.
+    If query parameters were refused, show the page without them.
     """
     try:
         return handle(context)
@@ -238,7 +238,7 @@ def _problem_page(context: Context, status: HTTPStatus, message: str) -> Respons
 
 
 def _compressed_if_safe(response: Response, request: Request) -> Response:
-    """Compress a response, but never one to a form: it may show a secret, which its size could betray."""
+    """Compress a response, but never one to a form: its size could reveal a secret."""
     return compressed(response, request.headers.get("accept-encoding", "")) if is_safe(request) else response
 
 

@@ -1,4 +1,4 @@
-"""Which days of MRR were reconstructed by an import, so that what shows them can say that they are approximate."""
+"""Which days of MRR were reconstructed by an import, so that pages can mark them as approximate."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -22,9 +22,9 @@ class Reconstructed(NamedTuple):
 
 
 def reconstructed_in(context: MemberContext, projects: Sequence[str], period: Period) -> dict[str, Reconstructed]:
-    """Return what was reconstructed, by project, if a part of it is in the period or in the one it is compared with.
+    """Return the reconstructed days by project, if any are in the period or the previous one.
 
-    Nothing is marked while the ledger is unavailable: the page shows the last known numbers, and says so.
+    While the ledger is unavailable, mark nothing: the page says that it shows the last known numbers.
     """
     try:
         found = context.parts.imports.approximate(projects, _IMPORTS_MAX)
@@ -38,7 +38,7 @@ def reconstructed_in(context: MemberContext, projects: Sequence[str], period: Pe
 
 
 def _by_project(imports: Sequence[Import]) -> Mapping[str, Reconstructed]:
-    """Unite the days of each project's imports, of which the latest comes first."""
+    """Combine the days of each project's imports, given latest first."""
     united: dict[str, Reconstructed] = {}
     for each in imports:
         own = Reconstructed(date.fromisoformat(each.first_day), today_at(each.began_at), each.name)

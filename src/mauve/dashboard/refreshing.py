@@ -1,4 +1,4 @@
-"""The age of a page's numbers: when they were read, and how often they may be read again."""
+"""The age of a page's numbers, and how often they may be refreshed."""
 
 import threading
 from collections.abc import Iterable
@@ -12,11 +12,11 @@ from mauve.query.numbers import Answers, Numbers
 REFRESH_EVERY_S: Final = 5  # for one person
 ORGANIZATION_BURST: Final = 10
 _ORGANIZATION_REFILL_S: Final = 2
-SAME_AGE_MS: Final = 10_000  # The answers of one page are read at once, but a slow one may take seconds.
+SAME_AGE_MS: Final = 10_000  # The answers of one page are read together, but a slow one may take seconds.
 
 
 class RefreshLimits:
-    """A refresh takes a token of the person and one of the organization, because it reads past the cache."""
+    """Limits refreshes per person and per organization, because they bypass the cache."""
 
     def __init__(self) -> None:
         self._people = TokenBuckets(1 / REFRESH_EVERY_S, 1)
@@ -24,7 +24,7 @@ class RefreshLimits:
         self._taking = threading.Lock()
 
     def check(self, user_id: str, org_id: str, now_ms: int) -> None:
-        """Take the tokens, or refuse the refresh and say when to try again."""
+        """Take the tokens, or refuse the refresh with the time of the next retry."""
         with self._taking:
             wait_s = self._people.seconds_to_wait(user_id, now_ms)
             if wait_s:
@@ -37,7 +37,7 @@ class RefreshLimits:
 
 
 def refresh(numbers: Numbers, questions: Iterable[Question]) -> str:
-    """Read the answers again; return the name of the notice to show."""
+    """Refresh the answers; return the name of the notice to show."""
     is_early = numbers.is_loading_behind()
     if not numbers.refresh(questions).is_current:
         return "partly-refreshed"
@@ -46,11 +46,11 @@ def refresh(numbers: Numbers, questions: Iterable[Question]) -> str:
 
 class AsOf(NamedTuple):
     at: int | None  # when the oldest number was read; None: there is none
-    money_at: int | None = None  # when the oldest amount was read, if that is another moment
+    money_at: int | None = None  # when the oldest amount was read, if different
 
 
 def as_of(answers: Answers, questions: Iterable[Question]) -> AsOf:
-    """Date the numbers of a page. Money that has changed is read again, so it is often newer than the rest."""
+    """Date the numbers of a page. Changed money is reread, so it is often newer than the rest."""
     asked = list(questions)
     users_at = answers.read_at_of(each for each in asked if not each.is_money)
     money_at = answers.read_at_of(each for each in asked if each.is_money)

@@ -38,7 +38,7 @@ SECURITY_HEADERS: Final = {
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
 
-# Shown after a change, by the word in the address. Pages never show any other text from there.
+# Notices shown after a change, by their name in the address. Pages never show other text from the address.
 NOTICES: Final[Mapping[str, str]] = MappingProxyType(
     {
         "saved": "Saved.",
@@ -92,7 +92,7 @@ _FILTERS: Final = (
 
 
 def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Response:
-    """Return a page. A form that is shown again takes its status from the refusal."""
+    """Return a page. A refused form takes its status from the refusal."""
     headers = _HTML
     if context.form_error is not None:
         status = context.form_error.status

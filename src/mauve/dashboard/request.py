@@ -1,7 +1,6 @@
-"""The fields of a browser's request, parsed within bounds.
+"""The fields of a browser's request, parsed within limits.
 
-Starlette parses forms only with another package installed, and without a bound on fields; ours have a few fields of
-one kind, in a body that was read within its bound already.
+Starlette needs another package to parse forms, and does not limit the number of fields.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +34,7 @@ def is_safe(request: Request) -> bool:
 
 
 def query_from(request: Request) -> Fields:
-    """Return the parameters of the address. No page needs one: a malformed query counts as empty."""
+    """Return the query parameters. No page requires any: a malformed query counts as empty."""
     try:
         return _fields(request.scope["query_string"])
     except Problem:
@@ -43,11 +42,11 @@ def query_from(request: Request) -> Fields:
 
 
 def form_from(request: Request, body: bytes | None) -> Fields:
-    """Return the fields of the form that was sent. A body of None was too large or cut off."""
+    """Return the fields of the form. A body of None was too large or cut off."""
     if body is None:
-        raise Problem(Code.TOO_LARGE, "the form is too large or did not arrive whole: send it again")
+        raise Problem(Code.TOO_LARGE, "the form is too large or incomplete: send it again")
     if (joined_header(request, "content-type") or "").partition(";")[0].strip().lower() != _FORM:
-        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "this takes a form as browsers send it")
+        raise Problem(Code.UNSUPPORTED_MEDIA_TYPE, "this accepts only forms sent by a browser")
     return _fields(body)
 
 
@@ -59,10 +58,10 @@ def _fields(encoded: bytes) -> Fields:
 
 
 def check_origin(request: Request, public_url: str | None) -> None:
-    """Refuse a change unless the browser says that our own page sent it. Silence is refused too.
+    """Refuse a change unless the browser confirms that our own page sent it.
 
-    The session cookie is `SameSite=Lax`, so forms of other sites are sent without it. This is the second lock, and the
-    only one on the sign-in form, which needs no cookie.
+    The session cookie is `SameSite=Lax`, so forms of other sites are sent without it. This is the second line of
+    defense, and the only one for the sign-in form, which needs no cookie.
     """
     if not _is_ours(request, public_url):
         raise Problem(Code.FORBIDDEN, "this did not come from a page of this dashboard: open it and try again")

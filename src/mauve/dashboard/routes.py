@@ -1,6 +1,6 @@
 """Every page and action of the dashboard, in two tables: public ones, and those for members.
 
-The second names the grant that each needs. The same grants decide what a page offers.
+The second names the grant that each entry needs. The same grants decide what a page offers.
 """
 
 from collections.abc import Callable

@@ -6,7 +6,7 @@ from typing import Final, Protocol, TypeVar
 from mauve.core.biller import other_ids
 
 LOOKED_AT: Final = 500
-"""How many of the latest rows are compared. Where two sources are in use, they are among the latest, too."""
+"""The number of latest rows to compare. If two sources are in use, both are among the latest."""
 _SHOWN: Final = 3
 
 

@@ -1,4 +1,4 @@
-"""The charts of an app's page: one for each metric, and for money one for each currency."""
+"""The charts of an app's page: one per metric, and for money one per currency."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -36,18 +36,18 @@ class Chart:
 
     @property
     def is_unfinished(self) -> bool:
-        """Return whether the last number will still grow: that of today, except for a level."""
+        """Return whether the last number is today's and may still grow."""
         return self.period.has_today and not self.is_level
 
     @property
     def day_labels(self) -> list[date]:
-        """Return the days to label on the axis: the first, the middle and the last one."""
+        """Return the first, middle and last day, as axis labels."""
         days = self.period.window.days
         return [days[0], days[len(days) // 2], days[-1]] if len(days) >= _LABELS_MAX else days
 
     @property
     def table(self) -> list[tuple[date, int, date, int]]:
-        """Return each day and its number, with the day and number of the previous period."""
+        """Return each day and its number, with those of the previous period."""
         days = zip(self.period.window.days, self.numbers, self.period.before.days, self.before, strict=True)
         return list(days)
 
@@ -75,7 +75,7 @@ def charts_from(questions: ProjectQuestions, answers: Answers) -> list[Chart]:
 
 
 def _charts_of(chart_type: ChartType, questions: ProjectQuestions, answers: Answers) -> Iterator[Chart]:
-    """Yield the charts of a type: none if it cannot be read, or if there is no currency to draw."""
+    """Yield the charts of a type: none if it is unavailable or has no currency to draw."""
     now = answers.rows(questions.now(chart_type.metric))
     before = answers.rows(questions.before(chart_type.metric))
     if now is None or before is None:

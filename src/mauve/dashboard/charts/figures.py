@@ -35,7 +35,7 @@ class Figure:
     currency: str | None = None  # for money, in minor units; None for a count
     averaged_days: int = 0  # the first of `days`, for an average over them: then all values are in tenths
     whole: int | None = None  # in the whole days of this period; None: the same as `now`
-    is_level: bool = False  # whose value of today is current, not that of an unfinished day
+    is_level: bool = False  # today's value is current, not that of an unfinished day
 
     @property
     def is_average(self) -> bool:
@@ -43,7 +43,7 @@ class Figure:
 
     @property
     def is_rounded_to_zero(self) -> bool:
-        """Return whether this is an average that only rounding makes 0, as that of one user in a month is."""
+        """Return whether this is a nonzero average that rounds to 0, such as one user in a month."""
         return self.is_average and self.now == 0 and any(self.days[: self.averaged_days])
 
     @property
@@ -53,10 +53,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures of a project. None means not readable now; money has one figure for each currency."""
+    """The figures of a project. None means unavailable; money has one figure per currency."""
 
     mau: Figure | None
-    dau: Figure | None  # the average over the whole days; that of today if there are none
+    dau: Figure | None  # the average over whole days; today's if there are none
     signups: Figure | None
     revenue: Sequence[Figure] | None
     mrr: Sequence[Figure] | None  # at the end of the period, compared with the end of the previous one
@@ -82,7 +82,7 @@ class ProjectQuestions:
         return Question(self.project, METRICS[metric], self.period.before)
 
     def compared(self, metric: str) -> list[Question]:
-        """Return the questions about the whole days of this period and of the previous one; none without whole days."""
+        """Return the questions about the whole days of both periods; none without whole days."""
         windows = (self.period.whole, self.period.whole_before)
         return [Question(self.project, METRICS[metric], window) for window in windows if window]
 
@@ -114,7 +114,7 @@ def drawn_currencies(*answers: Mapping[str, Rows]) -> list[str]:
 
 def figures_from(questions: ProjectQuestions, answers: Answers) -> Figures:
     return Figures(
-        # MAU has no daily values of its own: its sparkline shows the users active on each day.
+        # MAU has no daily values: its sparkline shows the users active on each day.
         mau=_count(questions, answers, "mau", "dau", "dau"),
         dau=_daily_average(questions, answers),
         signups=_count(questions, answers, "signups", "signups_daily", "signups"),

@@ -46,7 +46,7 @@ class Period:
 
     @property
     def users_title(self) -> str:
-        """Return the name of the number of users: they are monthly only if the period is about a month long."""
+        """Return the title of the user count: monthly only if the period is about a month long."""
         return "MAU" if self.window.length in _MONTH_LENGTHS else "Active users"
 
     @property

@@ -38,10 +38,10 @@ def plot(numbers: Sequence[int], before: Sequence[int], *, has_today: bool = Fal
     whole, today = _whole_and_today(_points(numbers, top, WIDTH, HEIGHT), len(numbers), has_today=has_today)
     return Plot(
         line=" ".join(whole) if len(whole) > 1 else "",
-        dot=f"{whole[0]} {whole[0]}" if len(whole) == 1 else "",  # With round ends, a line of no length is a dot.
+        dot=f"{whole[0]} {whole[0]}" if len(whole) == 1 else "",  # With round ends, a zero-length line is a dot.
         area=" ".join((*whole, f"{whole[-1].partition(',')[0]},{HEIGHT}", f"0,{HEIGHT}")) if len(whole) > 1 else "",
         today=" ".join(today),
-        before=" ".join(_points(before, top, WIDTH, HEIGHT)) if any(before) else "",  # A line of zeros says nothing.
+        before=" ".join(_points(before, top, WIDTH, HEIGHT)) if any(before) else "",  # Omit a line of zeros.
         ticks=ticks,
         rules=tuple(_rounded((top - tick) * HEIGHT, top) for tick in ticks),
     )

@@ -1,4 +1,4 @@
-"""The alerts page: rules, channels, e-mail for the member, quiet hours, and what was sent."""
+"""The alerts page: rules, channels, e-mail for the member, quiet hours, and the history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def show_alerts(context: MemberContext) -> Response:
 
 
 def show_history(context: MemberContext) -> Response:
-    """Return the fragment with what was sent; the page polls it while something is to be sent."""
+    """Return the history fragment; the page polls it while messages are pending."""
     return page(context, "alert_history.html", history=_history(_parts(context), context.organization.org_id))
 
 
@@ -113,7 +113,7 @@ def save_times(context: MemberContext) -> Response:
 
 
 def show_unsubscribe(context: Context) -> Response:
-    """Show a button: mail programs open the links of a message to check them, and that must not end anything."""
+    """Show a button: mail programs open links to check them, which must not unsubscribe anyone."""
     wish = _wish(context)
     if edit.find_subscriber(context.parts.alerts, context.path["token"]) is None:
         return _unknown_link(context)
@@ -121,7 +121,7 @@ def show_unsubscribe(context: Context) -> Response:
 
 
 def unsubscribe(context: Context) -> Response:
-    """End one kind of e-mail, by the button or by a mail program's own (RFC 8058), which sends no session."""
+    """Stop one kind of e-mail, from the button or from a mail program (RFC 8058) without a session."""
     wish = _wish(context)
     if not edit.unsubscribe(context.parts.alerts, context.path["token"], wish):
         return _unknown_link(context)
@@ -159,7 +159,7 @@ def _history(parts: AlertParts, org_id: str) -> list[tuple[Message, Notice]]:
 
 
 def _terms_of(context: MemberContext) -> rules.Terms:
-    """Return the terms that the form of a kind of rule describes."""
+    """Parse the terms of a rule from its form."""
     if context.path["kind"] not in set(rules.Kind):
         raise not_found()
     kind, cooldown_h = rules.Kind(context.path["kind"]), _number(context, "cooldown")

@@ -50,7 +50,7 @@ def refresh_app(context: MemberContext) -> Response:
 
 
 def _show_waiting_app(context: MemberContext, app: App) -> Response:
-    """Show how to send the first event. Ask for no metric: the cached answer would hide the first event later."""
+    """Show how to send the first event. Do not query metrics: a cached answer would hide the first event."""
     first = first_numbers(context, app)
     is_new = is_onboarding(app, context.now_ms)
     return page(context, "waiting_app.html", app=app, first=first, is_new=is_new)
@@ -63,13 +63,13 @@ def questions_of(context: MemberContext) -> ProjectQuestions:
 
 
 def answers_about(context: MemberContext, app: App, questions: Iterable[Question]) -> Answers:
-    """Answer questions about one app. Leave no answer in the cache before its first event, which it would hide."""
+    """Answer questions about one app. Before its first event, cache nothing: a cached answer would hide that event."""
     numbers = context.parts.numbers
     return numbers.fresh(questions) if app.first_event_at is None else numbers.cached(questions)
 
 
 def refresh_about(context: MemberContext, app: App, questions: Iterable[Question]) -> str:
-    """Read the answers again, of an app without events only those that are cached; return the notice to show."""
+    """Refresh the answers, for an app without events only cached ones; return the notice to show."""
     numbers = context.parts.numbers
     return refresh(numbers, filter(numbers.find, questions) if app.first_event_at is None else questions)
 

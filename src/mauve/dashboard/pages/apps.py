@@ -23,7 +23,7 @@ def create_app(context: MemberContext) -> Response:
     """Create the app and show its first key. Without a redirect, since the key is shown only once."""
     wanted = NewAppBody(context.field("name"), context.chosen("ownership", Ownership), context.chosen("type", AppType))
     app, key = apps.create_app(context.control, context.organization.org_id, wanted, context.user.user_id)
-    # The page polls for the first numbers at once.
+    # The page polls for the first numbers immediately.
     return page(context, "created_app.html", app=app, key=key.reveal(), first=FirstNumbers(), is_new=True)
 
 

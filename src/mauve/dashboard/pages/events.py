@@ -1,4 +1,4 @@
-"""The events page of an app: counts by name, one event day by day, and what arrived last."""
+"""The events page of an app: counts by name, one event day by day, and the latest arrivals."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -25,12 +25,12 @@ from mauve.stores.warehouse import StoredEvent
 NAMES_SHOWN: Final = 100
 ARRIVALS_SHOWN: Final = 20
 PERIODS_COMPARED: Final = 2
-_LATE_MS: Final = 60_000  # Below it, the two times would look the same.
+_LATE_MS: Final = 60_000  # Below this, the two times look the same.
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """An event or a payment, in the list of what arrived last."""
+    """An event or payment in the list of latest arrivals."""
 
     name: str
     user: str  # empty if absent
@@ -49,7 +49,7 @@ class Arrival:
 @dataclass(frozen=True, slots=True)
 class LatestArrivals:
     arrivals: Sequence[Arrival]
-    has_all_events: bool  # False: they cannot be read now
+    has_all_events: bool  # False: unavailable
     has_all_payments: bool
 
 
@@ -102,7 +102,7 @@ def latest_arrivals(numbers: Numbers, project: str) -> LatestArrivals:
 
 
 def merged(*kinds: Iterable[Arrival]) -> list[Arrival]:
-    """Merge by arrival, latest first. Kinds that arrived together alternate, so that none fills the list alone."""
+    """Merge by arrival, latest first. Kinds that arrived together alternate, so that no kind fills the list."""
     ranked = []
     for kind in kinds:
         together: Counter[int] = Counter()
@@ -132,6 +132,6 @@ def _series_of(questions: ProjectQuestions, name: str) -> list[Question]:
 
 
 def _chart(questions: ProjectQuestions, name: str, answers: Answers) -> Chart | None:
-    """Return the chart of the selected event; None if there is none, or if it cannot be read now."""
+    """Return the chart of the selected event; None if no event is selected or it is unavailable."""
     found = [rows for question in _series_of(questions, name) if (rows := answers.rows(question)) is not None]
     return event_chart(name, questions.period, *found) if len(found) == PERIODS_COMPARED else None

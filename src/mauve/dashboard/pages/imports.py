@@ -1,4 +1,4 @@
-"""The imports page of an app: which files its history came from, and figures of other tools."""
+"""The imports page of an app: imported files, and figures of other tools."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Ingest statistics of a project: how much was accepted, and how much was rejected and why."""
+"""Ingest statistics of a project: accepted and rejected items, and the reasons."""
 
 from calendar import month_name
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ from mauve.stores.ingest_stats import (
 
 @dataclass(frozen=True, slots=True)
 class RejectedCount:
-    """How many items or requests were rejected for one reason."""
+    """The number of items or requests rejected for one reason."""
 
     kind: str  # _ITEM or _REQUEST
     reason: str
@@ -62,7 +62,7 @@ class IngestHealth:
 
     @property
     def rejected(self) -> int:
-        """Return how many single items were rejected; whole requests are not included."""
+        """Return the number of rejected items, without whole requests."""
         return sum(each.count for each in self.rejections if each.kind == _ITEM)
 
 
@@ -103,7 +103,7 @@ _WARNINGS: Final = {
     ),
     AT_IN_SECONDS: (
         "at looks like epoch seconds: send milliseconds",
-        "Read as milliseconds, these times lie in 1970, so they were moved or are wrong.",
+        "Read as milliseconds, these times are in 1970, so they were moved or are wrong.",
     ),
     SIGNUP_RESEMBLES: (
         "A name is almost user_signup, but differs in case, spaces or spelling",
@@ -117,7 +117,7 @@ _WARNINGS: Final = {
 
 
 def health_of(context: MemberContext, app: App, project: str, window: Window) -> IngestHealth | None:
-    """Return the ingest statistics of a window; None if they cannot be read now."""
+    """Return the ingest statistics of a window; None if unavailable."""
     try:
         counts = context.parts.ingest_stats.counts(project, window)
         # Ids of earlier releases carry no kind of key: do not warn about a key that does not exist.
@@ -145,7 +145,7 @@ def health_from(counts: Sequence[IngestCount]) -> IngestHealth:
 
 
 def warnings_from(counts: Sequence[IngestCount]) -> list[IngestWarning]:
-    """Return what the owner should check, with what to do about it."""
+    """Return the items that the owner should check, with advice."""
     found = []
     if past := [each for each in counts if each.word.startswith(f"{MOVED_PAST}:")]:
         title = f"Moved into the 7-day window; oldest claim: {_oldest_claim(past)}"
@@ -177,7 +177,7 @@ def _status_warning(known: str) -> tuple[str, str]:
     title = f"A status is almost {_quoted(known)}, but differs in case, spaces or spelling"
     if known == "active":
         return title, "It does not count toward MRR. Did you mean active? Use exactly that name."
-    return title, f"It is stored as it came. Did you mean {known}?"
+    return title, f"Stored as sent. Did you mean {known}?"
 
 
 def _quoted(text: str) -> str:

@@ -69,7 +69,7 @@ def minter_names(context: MemberContext) -> Callable[[str | None], str]:
 
 
 def newest(credentials: Sequence[Credential]) -> tuple[list[Credential], int]:
-    """Return all active and the last revoked credentials, newest first, and how many revoked ones are hidden."""
+    """Return the active and last revoked credentials, newest first, and the number of hidden revoked ones."""
     newest_first = credentials[::-1]
     revoked = [each for each in newest_first if each.revoked]
     hidden = {id(each) for each in revoked[_REVOKED_SHOWN_MAX:]}

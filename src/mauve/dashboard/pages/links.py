@@ -13,7 +13,7 @@ from mauve.dashboard.rendering import page
 
 
 def show_setup(context: Context) -> Response:
-    """Show the form if the link is valid. Opening it does not use it up."""
+    """Show the form if the link is valid. Opening the link does not use it up."""
     try:
         links.find_setup_link(context.control, context.path["secret"])
     except Problem:

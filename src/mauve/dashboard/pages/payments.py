@@ -1,4 +1,4 @@
-"""The payments page of an app: what was paid, one by one, latest first."""
+"""The payments page of an app: the list of payments, latest first."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -93,7 +93,7 @@ def _filter_from(context: MemberContext, period: Period) -> PaymentFilter:
 
 
 def _unknown_currency(text: str) -> str:
-    """Say what is wrong with a currency, and repeat it only if it looks like one."""
+    """Describe an invalid currency; echo it only if it looks like a code."""
     if len(text) == _CODE_LETTERS and text.isascii() and text.isalpha():
         return f"{text.upper()} is not a currency that Mauve knows, so every currency is shown: use a code such as EUR"
     return "a currency is a code of three letters, such as EUR; every currency is shown"

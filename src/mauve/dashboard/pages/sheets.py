@@ -28,8 +28,8 @@ from mauve.query.ask import cannot_be_read
 from mauve.web.compression import accepts_gzip, gzipped_pieces
 
 ROWS_MAX: Final = 1_000_000
-"""Of a file; the rest is cut, and its last line says so."""
-PIECE_ROWS: Final = 500  # read and sent at once
+"""Per file. A longer file is cut, and its last line says so."""
+PIECE_ROWS: Final = 500  # read and sent together
 _CUT: Final = "cut here: choose a shorter period, or filter, for the rest"
 
 # A spreadsheet would run text that starts with one of these as a formula, and clients choose names and ids.
@@ -41,7 +41,7 @@ Cell = str | int | None
 
 
 def show_sheet(context: MemberContext) -> Response:
-    """Export a metric: the rows that the API returns, and a zero for each day without one."""
+    """Export a metric: the API's rows, plus a zero for each missing day."""
     metric = metric_named(context.path["metric"])
     question = _question(context, questions_of(context), metric)
     rows = answers_about(context, context.app(), [question]).rows(question)
@@ -74,7 +74,7 @@ def sheet_name(context: MemberContext, app: App, content: str, window: Window) -
 
 
 def slug_of(app: App) -> str:
-    """Return the app's name in letters that every file system takes, or its id if there are none."""
+    """Return the app's name in portable file name characters, or its id if there are none."""
     ascii_name = unicodedata.normalize("NFKD", app.name).encode("ascii", "ignore").decode().lower()
     return _NOT_IN_A_SLUG.sub("-", ascii_name).strip("-") or app.app_id
 
@@ -84,7 +84,7 @@ def column_title(column: str) -> str:
 
 
 def rows_of_every_day(metric: Metric, rows: Rows, window: Window) -> Rows:
-    """Return one row for each day, with zeros where the API leaves the day out; for money, in each currency found."""
+    """Return one row per day, with zeros for days that the API omits; for money, one per currency found."""
     if "day" not in metric.columns:
         return rows
     value = metric.columns[-1]
@@ -116,7 +116,7 @@ def csv_pieces(titles: Sequence[str], rows: Iterable[Sequence[Cell]]) -> Pieces:
 
 def _encoded(rows: Iterable[Sequence[Cell]]) -> bytes:
     text = io.StringIO()
-    # Every text is quoted: a program may expect another separator, and would begin a new cell within a text.
+    # Quote every text: a program that expects another separator would split an unquoted text into cells.
     csv.writer(text, quoting=csv.QUOTE_NONNUMERIC).writerows(map(_cell, row) for row in rows)
     return text.getvalue().encode()
 

@@ -35,7 +35,7 @@ def sign_in(context: Context) -> Response:
 
 
 def start_session(context: Context, user_id: str, next_path: str = _HOME) -> Response:
-    """Start a session and end the one that the browser had, if any."""
+    """Start a session and end the browser's previous one, if any."""
     if context.person is not None:
         context.control.catalog.sessions.end(context.person.user.user_id, context.person.session.session_id)
     sessions = context.control.catalog.sessions

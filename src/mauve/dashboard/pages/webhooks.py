@@ -47,7 +47,7 @@ class Endpoint:
 
     @property
     def event_types(self) -> Sequence[str]:
-        """Return the types of events to choose at the biller."""
+        """Return the event types to select at the biller."""
         return BILLERS[self.provider].event_types
 
 
@@ -85,7 +85,7 @@ def show_check(context: MemberContext) -> Response:
 
 
 def secret_check_from(tallies: Sequence[Tally], provider: Provider, saved_at: int) -> SecretCheck:
-    """Check the secret by the deliveries since it was saved; older ones were signed with another secret."""
+    """Check the secret against deliveries since it was saved; older ones were signed with another secret."""
     since = {each.word for each in tallies if each.provider == provider and each.last_at >= saved_at}
     if since & _VERIFYING_RESULTS:
         return SecretCheck.VERIFIED
@@ -135,14 +135,14 @@ def _reports(context: MemberContext, app: App) -> list[DeliveryReport]:
 
 
 def prepare_test(context: MemberContext) -> Response:
-    """Create the test environment and its addresses, before any biller has given its secret."""
+    """Create the test environment and its addresses, before any biller secret is known."""
     app = context.app()
     prepare_environment(context.control, app, Environment.TEST)
     return see_other(f"/apps/{app.app_id}/webhooks", done="test-prepared")
 
 
 def save_webhook_secret(context: MemberContext) -> Response:
-    """Save a secret. One that does not look like the biller's is saved only if the form insists on it."""
+    """Save a secret. If it does not look like the biller's, save it only if the form insists."""
     app = context.app()
     environment, provider = _endpoint_in_path(context)
     secret = trimmed_secret(context.field("secret"))

@@ -30,9 +30,9 @@ async function copy(button) {
   }, COPIED_MS);
 }
 
-// Replace the content of an element with what its data-poll address returns, and repeat while it contains an element
-// with data-waiting. Hidden pages do not poll. While the service does not answer, say how old the content is. Stop if it
-// refuses: the app may be gone, or the role changed.
+// Replace the content of an element with the response of its data-poll address, and repeat while it contains an element
+// with data-waiting. Hidden pages do not poll. While the service does not answer, show the content's age. Stop if it
+// refuses: the app may be gone, or the role may have changed.
 async function poll(target, status, shownAt) {
   if (!document.hidden) {
     try {
@@ -59,7 +59,7 @@ async function poll(target, status, shownAt) {
   }
 }
 
-// Asking again helps if the service is busy (429, 5xx), and not if it refuses.
+// Retry only if the service is busy (429, 5xx).
 function isFinal(status) {
   return status >= 400 && status < 500 && status !== 429;
 }
