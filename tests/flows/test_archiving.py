@@ -133,7 +133,7 @@ def test_an_app_is_deleted_with_all_its_data_while_the_service_runs(data):
 
         wrong = mauve(data, "app", "delete", app["app_id"], "--name", "Stays")
         assert (wrong.returncode, wrong.stdout) == (2, "")
-        assert "has another name" in wrong.stderr
+        assert "has a different name" in wrong.stderr
         deleted = mauve_json(data, "app", "delete", app["app_id"], "--name", "It's gone")
         assert deleted["events"] == 1
         assert (deleted["payments"], deleted["subscription_versions"]) == (1, 1)

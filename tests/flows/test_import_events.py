@@ -416,4 +416,4 @@ def test_an_import_of_days_whose_ids_were_forgotten_says_that_events_may_count_a
             path = write_lines(tmp_path / f"{age}.jsonl", [{"name": "view", "id": f"id {age}", "at": at}])
             for options in (["--dry-run"], []):
                 done = mauve(data, "import", "--app", app["app_id"], "--format", "events", *options, str(path))
-                assert (done.returncode, "counts again" in done.stderr) == (0, is_warned), done.stderr
+                assert (done.returncode, "count again" in done.stderr) == (0, is_warned), done.stderr

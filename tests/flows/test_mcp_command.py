@@ -22,7 +22,10 @@ pytestmark = pytest.mark.embedded
         ({"MAUVE_TOKEN": TOKEN}, "MAUVE_URL is not set: set it to the address of the service"),
         ({"MAUVE_URL": "metrics.example.com", "MAUVE_TOKEN": TOKEN}, "MAUVE_URL must be an address like https://"),
         ({"MAUVE_URL": NOWHERE}, "MAUVE_TOKEN is not set: mint a control token"),
-        ({"MAUVE_URL": NOWHERE, "MAUVE_TOKEN": "sk_live_" + "0" * 40}, "MAUVE_TOKEN is not a control token: mint one"),
+        (
+            {"MAUVE_URL": NOWHERE, "MAUVE_TOKEN": "sk_live_" + "0" * 40},
+            "MAUVE_TOKEN is not a control token (ctl_live_…): mint",
+        ),
         ({"MAUVE_URL": NOWHERE, "MAUVE_TOKEN": TOKEN, "MAUVE_TOKEN_FILE": "t"}, "both set: keep one of them"),
         ({"MAUVE_URL": NOWHERE, "MAUVE_TOKEN_FILE": "missing"}, "MAUVE_TOKEN_FILE cannot be read"),
     ],

@@ -266,4 +266,4 @@ def test_a_conflicting_replayed_payment_is_reported(data, app, tmp_path):
         assert (done["payments"], done["payments_new"], done["conflicts"]) == (2, 1, 1)
         assert done["revenue"] == {"usd": 4704}
     assert "2 payments (0 new)" in (printed := mauve(data, *command, file).stdout)
-    assert "1 payments conflict with one of the same id: the first stands" in printed
+    assert "1 payments conflict with an earlier one with the same id: the first one wins" in printed

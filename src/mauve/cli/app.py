@@ -113,7 +113,7 @@ def restore(*, app: str, data: Path | None, as_json: bool) -> None:
 
 @app.command()
 @app_argument
-@click.option("--name", required=True, metavar="NAME", help="The app's name, to be sure.")
+@click.option("--name", required=True, metavar="NAME", help="The app's name, as a safeguard.")
 @data_options
 def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
     """Delete an app and all its data. This cannot be undone. If it is interrupted, run it again."""
@@ -124,7 +124,7 @@ def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
     with open_existing(data) as parts:
         found = operator.find_app(parts, app)
         if name != found.name:
-            raise UsageError(f"the app {app} has another name: check the id and the name with 'mauve app list'")
+            raise UsageError(f"the app {app} has a different name: check the id and the name with 'mauve app list'")
         if sys.stdin is not None and sys.stdin.isatty():
             click.confirm(f"Delete {name!r} with all its data? This cannot be undone.", abort=True, err=True)
         archived = archive_app(parts, found)
@@ -137,7 +137,7 @@ def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
 
 
 def wait_until_settled(parts: ControlParts, app_id: str, sleep: Callable[[float], None] = time.sleep) -> None:
-    """Wait for requests that began before the app was archived. Refuse an app that is restored meanwhile."""
+    """Wait for requests that began before the app was archived. Refuse if the app is restored while waiting."""
     while seconds := _seconds_to_settle(parts, app_id):
         click.echo(f"waiting {seconds:.0f} s for requests that began before the app was archived", err=True)
         sleep(seconds)
@@ -158,7 +158,7 @@ def _summary(deleted: Deleted) -> str:
     ]
     lines = ["deleted the app, with " + ", ".join(starmap(counted, counts))]
     if not deleted.queue_is_clean:
-        lines.append("the queue's files still hold loaded events until new ones overwrite them")
+        lines.append("the queue's files hold loaded events until new ones overwrite them")
     if not deleted.journal_is_clean:
-        lines.append("ledger.db-wal still holds copies until a long read, such as a backup, has finished")
+        lines.append("ledger.db-wal holds copies until a long read, such as a backup, has finished")
     return "\n".join(lines)

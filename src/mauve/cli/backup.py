@@ -34,7 +34,7 @@ class _BackupGroup(click.Group):
 
 
 def _place_of_word(arguments: list[str]) -> int | None:
-    """Return where the first argument is that is neither an option nor its value; None after `--`."""
+    """Return the index of the first argument that is neither an option nor its value; None after `--`."""
     options = [each for each in make_backup.params if isinstance(each, click.Option) and not each.is_flag]
     with_value = {name for option in options for name in option.opts}
     is_value = False
@@ -55,19 +55,19 @@ def backup() -> None:
 @backup.command("make")
 @click.argument("target", metavar="[TARGET]", required=False)
 @click.option("--force", is_flag=True, help="Replace the file if it exists.")
-@click.option("--encrypt", is_flag=True, help="Encrypt it with MAUVE_MASTER_KEY, without which nothing opens it.")
+@click.option("--encrypt", is_flag=True, help="Encrypt it with MAUVE_MASTER_KEY, which is needed to restore it.")
 @click.option(
     "--keep",
     type=click.IntRange(1, 1000),
     metavar="N",
-    help="In a bucket: once this one is whole, remove all but the newest N. Without TARGET: MAUVE_BACKUP_KEEP.",
+    help="In a bucket: once this backup is complete, remove all but the newest N. Without TARGET: MAUVE_BACKUP_KEEP.",
 )
 @click.option("--plan", is_flag=True, help="On servers: print the commands that back up this installation.")
 @click.option(
     "--warehouse-to",
     default=_DESTINATION,
     metavar="DESTINATION",
-    help=f"On servers: where ClickHouse puts its part; {{}} is TARGET's name. Default: {_DESTINATION}.",
+    help=f"On servers: where ClickHouse writes its part; {{}} is TARGET's name. Default: {_DESTINATION}.",
 )
 @data_options
 def make_backup(
@@ -83,13 +83,13 @@ def make_backup(
 ) -> None:
     """Back up all data into one file or object, whether or not the service is running.
 
-    TARGET is a file, or s3://BUCKET/PREFIX, where each backup gets a name of its own. Without it, the backup goes to
-    MAUVE_BACKUP_URL, as the service's own do. 'mauve backup list PLACE' lists those in a bucket or a directory.
+    TARGET is a file, or s3://BUCKET/PREFIX, where each backup gets a unique name. The default is MAUVE_BACKUP_URL, as
+    for scheduled backups. 'mauve backup list PLACE' lists the backups in a bucket or directory.
 
-    It contains everything acknowledged when the command began, and the master key if it is in the data directory.
+    A backup contains everything acknowledged when the command began, and the master key if it is in the data directory.
 
-    If every engine is on a server, --plan prints the commands that back them up and restore them: pg_dump into the
-    folder TARGET, and BACKUP, by which ClickHouse writes the events to DESTINATION.
+    If every engine is on a server, --plan prints the commands to back up and restore them: pg_dump into the folder
+    TARGET, and BACKUP, which makes ClickHouse write the events to DESTINATION.
     """
     from mauve.wiring.paths import has_data  # noqa: PLC0415 - slow to import
 
@@ -100,13 +100,13 @@ def make_backup(
     if all(servers):
         if not plan:
             raise UsageError(
-                "every engine is on a server, and each backs itself up: 'mauve backup --plan' prints the commands"
+                "every engine is on a server with its own backup tool: 'mauve backup --plan' prints the commands"
             )
         _print_plan(settings, target, warehouse_to, as_json=as_json)
     elif any(servers):
         raise UsageError(_advice_for_mixed_engines(settings))
     elif plan:
-        raise UsageError("--plan is for engines on servers: all of these are in files, run 'mauve backup FILE'")
+        raise UsageError("--plan is for engines on servers, but all engines are in files: run 'mauve backup FILE'")
     else:
         _back_up_files(settings, target, force=force, encrypt=encrypt, keep=keep, as_json=as_json)
 
@@ -146,12 +146,12 @@ def _back_up_files(
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End as Ctrl-C does: copies are removed, and an upload is given up."""
+    """Stop as on Ctrl-C: remove copies and abort an upload."""
     raise KeyboardInterrupt
 
 
 def _keys_for_encryption(settings: Settings) -> "BackupKeys":
-    """Return the keys from the master key. One that is only a file beside the data would be lost with the data."""
+    """Return the keys derived from the master key. A key stored only with the data would be lost with it."""
     from mauve.maintenance.encryption import backup_keys  # noqa: PLC0415
     from mauve.wiring.bootstrap import check_vault  # noqa: PLC0415 - slow to import
 
@@ -163,7 +163,7 @@ def _keys_for_encryption(settings: Settings) -> "BackupKeys":
 
 class ListedBackup(msgspec.Struct, frozen=True):
     name: str
-    created_at: int | None  # epoch ms; None: it is encrypted, and only its master key tells
+    created_at: int | None  # epoch ms; None: encrypted, so unknown without its master key
     bytes: int
     is_encrypted: bool
 
@@ -207,7 +207,7 @@ def _print_plan(settings: Settings, target: str | None, warehouse_to: str, *, as
 
 
 def _advice_for_mixed_engines(settings: Settings) -> str:
-    """Say how to back up engines of which some are on servers and some in files."""
+    """Describe how to back up a mix of server and file engines."""
     ways = {
         "pg_dump for PostgreSQL": settings.database_url,
         "BACKUP for ClickHouse": settings.warehouse_url,
@@ -218,7 +218,7 @@ def _advice_for_mixed_engines(settings: Settings) -> str:
 
 
 def _encryption_notice() -> str:
-    return "encrypted: only MAUVE_MASTER_KEY opens it, so keep that away from this machine and from the backup"
+    return "encrypted: only MAUVE_MASTER_KEY decrypts it, so keep a copy away from this machine and from the backup"
 
 
 def _key_notice(*, has_key: bool) -> str:
@@ -254,8 +254,8 @@ def restore(
 ) -> None:
     """Restore a backup into a new or empty data directory.
 
-    SOURCE is a file, s3://BUCKET/PREFIX/NAME, or a bucket's prefix or a directory, of which the newest is restored.
-    An encrypted backup needs the MAUVE_MASTER_KEY that the service had.
+    SOURCE is a file, s3://BUCKET/PREFIX/NAME, or a bucket prefix or directory, whose newest backup is restored. An
+    encrypted backup needs the MAUVE_MASTER_KEY that the service had.
 
     With engines on servers, follow 'mauve backup --plan', which ends with 'mauve restore --servers': it reconciles the
     events with the restored PostgreSQL. Run it while no service runs.
@@ -266,7 +266,7 @@ def restore(
     if new_streams and not servers:
         raise UsageError("--new-streams replaces streams on NATS: add --servers")
     if without_lost and not servers:
-        raise UsageError("--without-lost is about events on NATS: add --servers")
+        raise UsageError("--without-lost applies to events on NATS: add --servers")
     if yes and not new_streams:
         raise UsageError("--yes confirms what --new-streams loses: add it")
     if source is None:
@@ -307,7 +307,7 @@ def _finish_servers(
     from mauve.wiring.server_backup import reconcile  # noqa: PLC0415 - slow to import
 
     done = reconcile(settings, new_streams=new_streams, gives_up_waiting=gives_up_waiting, without_lost=without_lost)
-    since = "no events wait in the log"
+    since = "no events are waiting in the log"
     if done.loads_again_since is not None:
         since = f"events since {utc_time(done.loads_again_since)} are loaded again, each once"
     lost = "".join(f"{_loss_text(each)}; " for each in done.streams_replaced)

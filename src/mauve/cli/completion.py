@@ -10,9 +10,9 @@ from mauve.cli.options import quiet_options
 from mauve.cli.output import print_result
 
 _SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
-_VARIABLE: Final = "_MAUVE_COMPLETE"  # By it, click knows that a shell asks for completions.
+_VARIABLE: Final = "_MAUVE_COMPLETE"  # click's variable for completion requests
 _PLACES: Final = """\b
-Save it where the shell looks for it, and start a new shell:
+Save it where the shell looks for completions, and start a new shell:
   bash  mauve completion bash > ~/.local/share/bash-completion/completions/mauve
   zsh   mauve completion zsh > FOLDER/_mauve, for a FOLDER in $fpath
   fish  mauve completion fish > ~/.config/fish/completions/mauve.fish

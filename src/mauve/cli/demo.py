@@ -25,7 +25,7 @@ _PORTS_TRIED: Final = 200
 @click.option(
     "--days", type=click.IntRange(1, _DAYS_MAX), default=90, show_default=True, help="Length of the generated history."
 )
-@click.option("--seed", default="mauve", show_default=True, help="Another seed generates other data.")
+@click.option("--seed", default="mauve", show_default=True, help="Each seed generates different data.")
 @click.option("--add", is_flag=True, help="Add the demo to a data directory that is not empty.")
 @click.option("--port", type=click.IntRange(1, PORT_MAX), metavar="P", help="The port that you will serve it on.")
 @data_options
@@ -49,7 +49,7 @@ def demo(*, days: int, seed: str, add: bool, port: int | None, data: Path | None
 
 
 def _fill(settings: Settings, days: int, seed: str, *, hidden: bool) -> "DemoOrganization":
-    """Fill the directory while no service runs on it: only one process can open the embedded warehouse."""
+    """Fill the directory. No service may be running: only one process can open the embedded warehouse."""
     from mauve.demo.dates import DateRange  # noqa: PLC0415
     from mauve.demo.fill import create_demo_organization, fill  # noqa: PLC0415
     from mauve.stores.data_directory import hold  # noqa: PLC0415
@@ -67,14 +67,14 @@ def _fill(settings: Settings, days: int, seed: str, *, hidden: bool) -> "DemoOrg
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where to serve the demo, and the options for it."""
+    """Where to serve the demo, and the options to do so."""
 
     url: str
     options: str
 
 
 def _place_to_serve(settings: Settings, port: int | None) -> _Place:
-    """Return the configured ports, unless other programs listen on them, or those from the given port on."""
+    """Return the given port and the next, or the configured ports unless they are in use."""
     from mauve.server.supervisor import is_free  # noqa: PLC0415 - slow to import
 
     configured = (settings.port, settings.ingest_port)

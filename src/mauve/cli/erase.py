@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None, as_json: bool) -> None:
     """Erase a user from an app: remove everything that identifies them; counts and sums do not change.
 
-    USER is the value that your code sends as `user`. Billers use ids of their own for customers: erase those, too.
+    USER is the value that your code sends as `user`. Billers have their own customer ids: erase those, too.
     """
     from mauve.server.admin_client import erase_user as erase_from_stores  # noqa: PLC0415 - slow to import
 
@@ -56,10 +56,10 @@ def _summary(erased: "Erased") -> str:
         (erased.dead_letters, "dead letter"),
         (erased.damaged_records, "damaged record"),
     ]
-    lines = ["made anonymous: " + ", ".join(starmap(counted, counts))]
+    lines = ["anonymized: " + ", ".join(starmap(counted, counts))]
     if not erased.queue_is_clean:
         lines.append(
-            "the queue's files still hold the user until new events overwrite them; to overwrite them now, "
+            "the queue's files hold the user until new events overwrite them; to overwrite them now, "
             "stop the service and run this command again"
         )
     if not erased.journal_is_clean:

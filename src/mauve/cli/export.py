@@ -34,8 +34,8 @@ _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 )
 @click.option("--force", is_flag=True, help="Replace the output if it exists.")
 @click.option("--from", "first", type=_DAY, metavar="DAY", help="The first UTC day, YYYY-MM-DD.")
-@click.option("--to", "last", type=_DAY, metavar="DAY", help="The last UTC day, included.")
-@click.option("--user", metavar="USER", help="Only what is stored about this user.")
+@click.option("--to", "last", type=_DAY, metavar="DAY", help="The last UTC day, inclusive.")
+@click.option("--user", metavar="USER", help="Only data about this user.")
 @data_options
 def export(
     *,
@@ -52,8 +52,8 @@ def export(
 ) -> None:
     """Export an app's events, payments and subscription versions, as lines of JSON or as Parquet files.
 
-    Everything that was accepted before the command began is in it, each row once. A file or folder gets its name when
-    it is whole. It works while the service runs, and is as fast as its output is read.
+    The export contains everything accepted before the command began, each row once. A file or folder gets its name
+    when it is complete. The service may be running.
     """
     from mauve.maintenance.export import export as write_export  # noqa: PLC0415 - slow to import
     from mauve.server.admin_client import export_events  # noqa: PLC0415
@@ -117,7 +117,7 @@ def _print(lines: bytes) -> None:
         sys.stdout.buffer.write(lines)
         sys.stdout.buffer.flush()
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would retry the write at exit.
         if isinstance(error, BrokenPipeError):  # as with `mauve export … | head`
             raise SystemExit(1) from None
         from mauve.maintenance.export_output import not_written  # noqa: PLC0415 - slow to import
@@ -126,7 +126,7 @@ def _print(lines: bytes) -> None:
 
 
 def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """End as Ctrl-C does: what is not whole is removed."""
+    """Stop as on Ctrl-C: remove incomplete output."""
     raise KeyboardInterrupt
 
 

@@ -1,4 +1,4 @@
-"""How the commands report each kind of failure. Imported only for one: it names the errors of every part."""
+"""How commands report each kind of failure. Imported only on failure, because it imports every part's errors."""
 
 from typing import Final
 
@@ -35,7 +35,7 @@ _FAILURES: Final = (
 
 
 def outcome_of(error: Exception) -> tuple[int, str]:
-    """Return the exit code and the sentence to print; raise an error that is not expected."""
+    """Return the exit code and the sentence to print; reraise an unexpected error."""
     match error:
         case ServeRefusedError():
             return error.exit_code, str(error)

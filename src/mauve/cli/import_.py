@@ -42,7 +42,7 @@ _NAMES_SHOWN_MAX: Final = 20
 
 
 class _Commands(click.Group):
-    """A group whose first argument need not be a command: `mauve import --app …` imports files."""
+    """A group with a default command: `mauve import --app …` imports files."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in {*self.commands, "--help"}:
@@ -50,7 +50,7 @@ class _Commands(click.Group):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Show the options of an import, which is a command without a name."""
+        """Show the options of the default command."""
         self.commands["file"].format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 
@@ -69,14 +69,12 @@ def import_() -> None:
 @import_.command("file", hidden=True)
 @app_option
 @test_option
-@click.option("--format", "format_", type=click.Choice(_FORMATS), required=True, help="What wrote the files.")
+@click.option("--format", "format_", type=click.Choice(_FORMATS), required=True, help="The format of the files.")
 @click.option("--map", "columns", metavar="FIELD=COLUMN,…", help="For csv: name, user, id, at and props.NAME.")
 @click.option(
-    "--times", type=click.Choice(_TIMES), default="iso", show_default=True, help="For csv: how it writes times."
+    "--times", type=click.Choice(_TIMES), default="iso", show_default=True, help="For csv: the format of times."
 )
-@click.option(
-    "--rename", "renames", multiple=True, metavar="OLD=NEW", help="Give events another name; may be repeated."
-)
+@click.option("--rename", "renames", multiple=True, metavar="OLD=NEW", help="Rename events; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Read and summarize the files; store nothing.")
 @click.option(
     "--max-bad", type=click.IntRange(0), default=0, show_default=True, help="Maximum number of bad rows to skip."
@@ -97,7 +95,7 @@ def import_files(
     data: Path | None,
     as_json: bool,
 ) -> None:
-    """Import files. The same command continues an import that was interrupted; a file is imported once."""
+    """Import files. Repeat the command to resume an interrupted import; each file is imported only once."""
     from mauve.imports.items import Target  # noqa: PLC0415 - slow to import
     from mauve.imports.run import Source, check_bad_rows, summarize_file  # noqa: PLC0415
     from mauve.wiring.maintenance import last_forgotten  # noqa: PLC0415
@@ -131,7 +129,7 @@ def import_files(
 def _import_all(
     sources: "Sequence[Source]", parts: "ImportParts", max_bad: int, forgotten: "Forgotten | None", *, as_json: bool
 ) -> None:
-    """Import the files in turn. If one cannot be imported, those before it are reported all the same."""
+    """Import the files one at a time. If one fails, still report those before it."""
     from mauve.imports.run import BadRowsError, import_file  # noqa: PLC0415 - slow to import
 
     done: list[Import] = []
@@ -161,7 +159,7 @@ def list_imports(*, app: str, data: Path | None, as_json: bool) -> None:
             imports = ledger.latest(projects, _LISTED_MAX)
     headings = ("import", "state", "format", "file", "rows", "events", "payments", "versions", "days", "began", "by")
     rows = [_list_row(each) for each in imports]
-    text = table(headings, rows, if_empty="there are no imports of this app")
+    text = table(headings, rows, if_empty="this app has no imports")
     print_result([_view(each) for each in imports], as_json=as_json, text=text)
 
 
@@ -170,13 +168,13 @@ def list_imports(*, app: str, data: Path | None, as_json: bool) -> None:
 @click.argument("name", metavar="IMPORT")
 @data_options
 def undo_import(*, yes: bool, name: str, data: Path | None, as_json: bool) -> None:
-    """Remove everything that one import stored, such as import-3. Metrics are then as if it had never run."""
+    """Remove everything that an import, such as import-3, stored. Metrics are then as if it had never run."""
     from mauve.imports.run import undo  # noqa: PLC0415 - slow to import
     from mauve.stores.imports import number_in  # noqa: PLC0415
 
     number = number_in(name)
     if number is None:
-        raise UsageError(f"{printable(name)!r} is not an import: take one of 'mauve import list --app APP'")
+        raise UsageError(f"{printable(name)!r} is not an import: choose one from 'mauve import list --app APP'")
     confirm(f"Remove everything that import-{number} stored?", yes=yes)
     with (
         open_existing(data) as control,
@@ -277,11 +275,11 @@ def _show_bad(found: "FileSummary") -> None:
 
 
 def _warn_of_forgotten_ids(forgotten: "Forgotten | None", first_days: Sequence[str]) -> None:
-    """Warn if events are of days whose ids are not known any more."""
+    """Warn about events of days whose ids have been removed."""
     if forgotten is not None and any(day < forgotten.before for day in first_days):
         click.echo(
-            f"raw event retention has removed the ids of events before {forgotten.before}: an event of such a day that "
-            "was sent or imported before counts again",
+            f"raw event retention has removed the ids of events before {forgotten.before}: events of those days that "
+            "were already sent or imported count again",
             err=True,
         )
 
@@ -289,15 +287,15 @@ def _warn_of_forgotten_ids(forgotten: "Forgotten | None", first_days: Sequence[s
 def _done_text(done: "Import") -> str:
     counts = done.counts
     parts = [
-        f"{counted(counts.events, 'event')} ({counts.repeats} known before)",
-        f"{counted(counts.payments, 'payment')} ({counts.payments_known} known before)",
+        f"{counted(counts.events, 'event')} ({counts.repeats} already known)",
+        f"{counted(counts.payments, 'payment')} ({counts.payments_known} already known)",
         counted(counts.subscriptions, "subscription version"),
     ]
     parts += [counted(counts.figures, "figure")] if counts.figures else []
     text = f"{done.name}: {counted(done.rows, 'row')} of {printable(done.file)}: {', '.join(parts)}"
-    lines = [text] if not counts.bad else [text, f"{counted(counts.bad, 'bad row')} left out"]
+    lines = [text] if not counts.bad else [text, f"{counted(counts.bad, 'bad row')} skipped"]
     if done.is_approximate:
-        lines.append("the MRR of the past is approximate: it is reconstructed from today's prices")
+        lines.append("past MRR is approximate: it is reconstructed from today's prices")
     return "\n".join(lines)
 
 

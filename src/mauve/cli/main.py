@@ -1,6 +1,6 @@
 """The `mauve` command.
 
-Its parts are imported when they run: some import much, and `mauve --help` should not wait for that.
+Commands are imported when they run: some are slow to import, and `mauve --help` should be fast.
 """
 
 import os
@@ -15,7 +15,7 @@ from mauve.cli.options import UsageError
 from mauve.core.secret import masked_text
 
 _PRIVATE_UMASK: Final = 0o077
-_COMMANDS: Final[Mapping[str, tuple[str, str]]] = {  # the module, and the first sentence of the command's help
+_COMMANDS: Final[Mapping[str, tuple[str, str]]] = {  # module and first sentence of the help
     "app": ("app", "Apps."),
     "backup": ("backup", "Back up all data into a file or a bucket, or list the backups there."),
     "completion": ("completion", "Print the script that completes commands, options and their choices in a shell."),
@@ -38,7 +38,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {  # the module, and the first
     "ready": ("ready", "Ask the running service on this machine whether it is ready; exit 1 if not."),
     "restore": ("backup", "Restore a backup into a new or empty data directory."),
     "serve": ("serve", "Run the service until it receives SIGTERM or SIGINT."),
-    "token": ("token", "Control tokens, with which an organization's programs manage its apps."),
+    "token": ("token", "Control tokens, which an organization's programs use to manage its apps."),
     "user": ("user", "Dashboard users."),
     "webhooks": ("webhooks", "Billing webhooks."),
 }
@@ -87,7 +87,7 @@ def main() -> None:
         _fail(130, "stopped")
     except UsageError as error:
         _fail(2, str(error))
-    except Exception as error:  # noqa: BLE001 - those that are not expected are raised again
+    except Exception as error:  # noqa: BLE001 - unexpected errors are reraised
         from mauve.cli.failures import outcome_of  # noqa: PLC0415 - slow to import
 
         _fail(*outcome_of(error))

@@ -28,8 +28,8 @@ def mcp(*, data: Path | None, as_json: bool) -> None:
 
     url, token = service_from()
     if url is None:
-        raise UsageError("MAUVE_URL is not set: set it to the address of the service, as https://metrics.example.com")
-    # A thread waits for the next line of standard input, and nothing but the end of the process ends that.
+        raise UsageError("MAUVE_URL is not set: set it to the service's address, such as https://metrics.example.com")
+    # A thread waits for the next line of standard input, and stops only when the process exits.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     asyncio.run(_serve(url, _control_token(token)))
 
@@ -38,7 +38,7 @@ def _control_token(token: Secret | None) -> Secret:
     if token is None or not token.reveal():
         raise UsageError("MAUVE_TOKEN is not set: mint a control token with apps:read and metrics:read, and set it")
     if not token.reveal().startswith("ctl_"):
-        raise UsageError("MAUVE_TOKEN is not a control token: mint one on the Tokens page, it begins with ctl_live_")
+        raise UsageError("MAUVE_TOKEN is not a control token (ctl_live_…): mint one on the Tokens page")
     return token
 
 
@@ -54,6 +54,6 @@ async def _serve(url: str, token: Secret) -> None:
         try:
             await reader.allowance()
         except RefusedError as refusal:
-            if refusal.retry_after_s is None:  # A service that is away may be back when the agent asks.
+            if refusal.retry_after_s is None:  # A service that is down may be back by the first request.
                 raise UsageError(f"{url}: {refusal}") from None
         await serve_stdio(reader)

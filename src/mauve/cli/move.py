@@ -13,11 +13,11 @@ from mauve.cli.output import print_result, shown_progress
 def move(*, data: Path | None, as_json: bool) -> None:
     """Move an installation from local files to the servers that the settings name.
 
-    Stop the service first. The command loads everything that waits in the local log, copies catalog and ledger to
-    PostgreSQL and the events to ClickHouse, compares the counts of every table and the metrics of every project, and
-    then renames the files to *.moved. Only engines are moved whose setting names a server: MAUVE_DATABASE_URL,
-    MAUVE_WAREHOUSE_URL, MAUVE_STREAM_URL. An interrupted move continues when it is run again. Several machines can
-    serve the installation once all three name servers.
+    Stop the service first. The command loads the local log, copies the catalog and ledger to PostgreSQL and the events
+    to ClickHouse, compares the counts of every table and the metrics of every project, and then renames the files to
+    *.moved. It moves only engines whose setting names a server: MAUVE_DATABASE_URL, MAUVE_WAREHOUSE_URL,
+    MAUVE_STREAM_URL. Repeat the command to resume an interrupted move. Several machines can serve the installation once
+    all three name servers.
     """
     from mauve.wiring.move import move_to_servers  # noqa: PLC0415 - slow to import
 

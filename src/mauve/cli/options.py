@@ -1,4 +1,4 @@
-"""What the commands share: their options, the settings, and opening the data directory."""
+"""Shared by the commands: options, settings, and opening the data directory."""
 
 import dataclasses
 import sys
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mauve.control.dependencies import ControlParts
 
 org_argument = click.argument("org", metavar="ORG")
-org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; may be left out if there is one.")
+org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; optional if there is only one.")
 app_option = click.option("--app", required=True, metavar="APP", help="The app's id, app_….")
 NO_TEST_ENVIRONMENT: Final = (
     "the app has no test environment yet: save a test secret with 'mauve webhooks secret --test', or choose "
@@ -36,7 +36,7 @@ class UsageError(Exception):
 
 
 def data_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the two options that every command takes, `--data` and `--json`, and let it log."""
+    """Add the options of every command, `--data` and `--json`, and configure logging."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -49,7 +49,7 @@ def data_options(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def quiet_options(command: Callable[P, R]) -> Callable[P, R]:
-    """Add the two options to a command that calls nothing that logs."""
+    """Add the same options to a command that never logs."""
     data = click.option(
         "--data",
         type=click.Path(path_type=Path),
@@ -91,16 +91,16 @@ def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask before a change that is hard to take back, unless the option --yes was given."""
+    """Ask before a change that is hard to undo, unless --yes was given."""
     if yes:
         return
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError("this command deletes data and asks first: add --yes to run it without a terminal")
+        raise UsageError("this command deletes data and asks for confirmation: add --yes to run it without a terminal")
     click.confirm(question, abort=True, err=True)
 
 
 def base_url(data: Path | None) -> str:
-    """Return the address for links: that of the running server, or the one it would have."""
+    """Return the address for links: the running server's, or the one it would have."""
     settings = settings_for(data)
     holder = holder_of(settings.data)
     if holder is not None:

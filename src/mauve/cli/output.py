@@ -1,4 +1,4 @@
-"""What commands print: a result on standard output, as text or JSON, and progress on standard error."""
+"""The output of commands: a result on standard output, as text or JSON, and progress on standard error."""
 
 import sys
 import time
@@ -29,7 +29,7 @@ def printable(text: str) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things: `1 event`, `2 events`."""
+    """Return a number with its noun: `1 event`, `2 events`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
@@ -96,9 +96,9 @@ class StatusLine:
 def shown_progress(
     *, as_json: bool, format_total: Callable[[int], str] = format_bytes
 ) -> "Iterator[NoProgress | StageLines | StatusLine]":
-    """Show how far a command has come: a line on a terminal, a line per stage elsewhere, nothing with JSON."""
+    """Show progress: a line on a terminal, a line per stage elsewhere, nothing with JSON."""
     if as_json:
-        from mauve.maintenance.backup import NoProgress  # noqa: PLC0415 - loads what most commands do not need
+        from mauve.maintenance.backup import NoProgress  # noqa: PLC0415 - slow to import
 
         yield NoProgress()
     elif not sys.stderr.isatty():

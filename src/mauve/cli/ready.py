@@ -1,4 +1,4 @@
-"""`mauve ready`: the health check of containers, which have no other HTTP client."""
+"""`mauve ready`: a health check for containers, which have no other HTTP client."""
 
 import http.client
 from pathlib import Path
@@ -29,7 +29,7 @@ def ready(*, data: Path | None, as_json: bool) -> None:
 
 
 def _ask(url: str) -> dict[str, Any]:
-    """Return the answer of /readyz, or one of our own if there is none."""
+    """Return the answer of /readyz, or a substitute if there is none."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_ANSWER_S_MAX)
     try:
         connection.request("GET", "/readyz")
@@ -41,5 +41,5 @@ def _ask(url: str) -> dict[str, Any]:
 
 
 def _reason(answer: dict[str, Any]) -> str:
-    away = [name for name, state in answer.get("engines", {}).items() if state != "ok"]
-    return str(answer.get("reason") or f"{', '.join(away) or 'an engine'} cannot be reached")
+    down = [name for name, state in answer.get("engines", {}).items() if state != "ok"]
+    return str(answer.get("reason") or f"{', '.join(down) or 'an engine'} cannot be reached")

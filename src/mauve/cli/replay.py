@@ -89,7 +89,7 @@ def _active_app(parts: ControlParts, app_id: str) -> App:
 
 
 class RecorderOfActiveApp:
-    """Stops a replay as soon as the app is archived, because its data may be about to be deleted."""
+    """Stops a replay when the app is archived, because its data may be about to be deleted."""
 
     def __init__(self, recorder: "Recorder", parts: ControlParts, app_id: str) -> None:
         self._recorder = recorder
@@ -117,7 +117,7 @@ def _summary(summary: "Summary", *, test: bool, dry_run: bool) -> str:
     for name, totals in (("revenue", summary.revenue), ("volume", summary.volume)):
         lines += [f"new {name}: {total} minor units of {currency}" for currency, total in sorted(totals.items())]
     if summary.conflicts:
-        lines.append(f"{summary.conflicts} payments conflict with one of the same id: the first stands")
+        lines.append(f"{summary.conflicts} payments conflict with an earlier one with the same id: the first one wins")
     lines += [f"{word}: {count}" for word, count in sorted(summary.warnings.items())]
     if summary.misdirected:
         other = "without --test" if test else "with --test"

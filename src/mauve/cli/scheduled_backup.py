@@ -1,4 +1,4 @@
-"""`mauve backup` as the service starts it: at low priority, and never longer than the service runs.
+"""`mauve backup` as started by the service: at low priority, and never outliving the service.
 
 Its standard input is a pipe that the service holds open and never writes to.
 """
@@ -20,14 +20,14 @@ _MAIN_THREAD: Final = threading.get_ident()
 
 def _end_with_service() -> None:
     os.read(_STANDARD_INPUT, 1)
-    # The main thread gives up its upload and removes its copies, if there is time for that.
+    # The main thread aborts its upload and removes its copies, if there is time.
     signal.pthread_kill(_MAIN_THREAD, signal.SIGTERM)
     time.sleep(_STOP_S_MAX)
     os._exit(1)
 
 
 if __name__ == "__main__":
-    with suppress(OSError):  # A system call that a confined service may not use.
+    with suppress(OSError):  # A sandboxed service may not be allowed to use this system call.
         os.nice(_NICENESS)
     threading.Thread(target=_end_with_service, daemon=True).start()
     main()

@@ -20,7 +20,7 @@ Settings (environment variables; an option overrides its variable):
 {_SETTINGS}
 
 {", ".join(f"{name}_FILE" for name in SECRETS[:-1])} and {SECRETS[-1]}_FILE name a file that
-holds the value instead, without the line break at its end.
+holds the value instead; a trailing line break is ignored.
 """
 
 if TYPE_CHECKING:
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 
 @click.command(epilog=_SETTINGS_HELP)
 @click.option("--host", metavar="H", help="The address to listen on.")
-@click.option("--port", type=_PORT, metavar="P", help="The port of dashboard and API.")
+@click.option("--port", type=_PORT, metavar="P", help="The port of the dashboard and API.")
 @click.option("--ingest-port", type=_PORT, metavar="P", help="The ingest workers' own port.")
 @click.option("--workers", type=click.IntRange(1, WORKERS_MAX), metavar="N", help="Number of ingest workers.")
 @click.option(
     "--role",
     type=click.Choice(["all", "ingest", "api", "loader"]),
     default="all",
-    help="Which part this machine runs; all but 'all' need every engine on a server.",
+    help="What this machine runs; any role but 'all' needs every engine on a server.",
 )
 @data_options
 def serve(*, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: ANN401 - the options above
@@ -58,7 +58,7 @@ def serve(*, data: Path | None, as_json: bool, **given: Any) -> None:  # noqa: A
 
 
 def _require_servers(settings: Settings) -> None:
-    """Raise unless every engine is on a server: files of this machine are of no use to others."""
+    """Raise unless every engine is on a server: other machines cannot use this machine's files."""
     urls = {
         "MAUVE_DATABASE_URL": settings.database_url,
         "MAUVE_WAREHOUSE_URL": settings.warehouse_url,

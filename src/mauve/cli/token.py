@@ -13,7 +13,7 @@ from mauve.core.credential import ControlToken, Scope
 
 @click.group(no_args_is_help=False)
 def token() -> None:
-    """Control tokens, with which an organization's programs manage its apps."""
+    """Control tokens, which an organization's programs use to manage its apps."""
 
 
 @token.command()

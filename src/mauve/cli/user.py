@@ -67,7 +67,7 @@ def link(*, data: Path | None, as_json: bool) -> None:
     with open_existing(data) as parts:
         renewed = renew_setup_link(parts)
     if renewed is None:
-        raise UsageError("there is an account already: 'mauve user reset --email E' prints a link to set a password")
+        raise UsageError("an account already exists: 'mauve user reset --email E' prints a link to set a password")
     url = base_url(data) + renewed.path.reveal()
     print_result({"link": url}, as_json=as_json, text=url)
 

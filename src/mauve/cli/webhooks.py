@@ -41,7 +41,7 @@ def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: b
         public_id = save_secret(parts, found, environment, Provider(provider), signing_secret)
     doubt = doubt_about(signing_secret, Provider(provider))
     if doubt is not None:
-        click.echo(f"warning: {doubt}: compare it with what the biller shows for this endpoint", err=True)
+        click.echo(f"warning: {doubt}: compare it with the one the biller shows for this endpoint", err=True)
     path = f"/v1/webhooks/{provider}/{public_id}"
     print_result({"project": public_id, "path": path}, as_json=as_json, text=f"saved; deliveries go to {path}")
 
