@@ -169,7 +169,7 @@ def test_doctor_on_a_desk_reports_the_loader_and_every_worker(services, machine)
     status, checks = checks_of(machine("desk"))
     assert (status, [name for name, check in checks.items() if not check["ok"]]) == (0, []), checks
     holder = (one.data / "machine").read_text().strip()
-    assert checks["loader"]["detail"].startswith(f"the machine {holder} loads, and renewed its lease ")
+    assert checks["loader"]["detail"].startswith(f"the machine {holder} is loading and renewed its lease ")
     assert checks["workers"]["detail"] == "3 processes accept events: 3 at 127.0.0.1"  # core and worker, worker
     _, own = checks_of(one.data)
     assert own["loader"]["detail"].startswith(f"this machine, {holder}, loads")
@@ -193,7 +193,7 @@ def test_doctor_says_so_if_events_wait_and_no_machine_loads(machine, postgres, c
             refused = mauve(machine("restoring", **settings), "restore", "--servers")
         assert (refused.returncode, "accepts events: stop every service" in refused.stderr) == (2, True), refused.stderr
         assert (status, checks["loader"]["ok"]) == (1, False)
-        assert checks["loader"]["detail"].startswith("no machine loads now; the oldest event waits for ")
+        assert checks["loader"]["detail"].startswith("no machine is loading; the oldest event has waited ")
         assert "--role loader" in checks["loader"]["advice"]
 
 

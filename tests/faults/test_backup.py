@@ -263,7 +263,7 @@ def test_a_hung_command_does_not_pause_loading_forever(settings):
 
 
 def test_an_unknown_request_closes_the_connection(service):
-    stopped = pytest.raises(MaintenanceFailedError, match="the core has stopped, or gave up")
+    stopped = pytest.raises(MaintenanceFailedError, match="the core stopped or timed out")
     with closing(CoreConnection(service.data)) as core, stopped:
         core.ask(Decoder(object), "dance")
     assert httpx.get(f"{service.url}/readyz").status_code == 200

@@ -190,5 +190,5 @@ def test_readiness_and_doctor_report_the_backlog(service, app):
     eventually(lambda: httpx.get(f"{service.url}/readyz").json()["backlog_bytes"] == 0)
     names = {check["name"]: check for check in mauve_json(service.data, "doctor")["checks"]}
     assert names["queue"]["ok"] is True
-    assert names["queue"]["detail"].startswith("0 bytes wait to be loaded")
+    assert names["queue"]["detail"].startswith("0 bytes waiting to be loaded")
     assert names["queue"]["advice"] == ""

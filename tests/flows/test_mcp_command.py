@@ -24,7 +24,7 @@ pytestmark = pytest.mark.embedded
         ({"MAUVE_URL": NOWHERE}, "MAUVE_TOKEN is not set: mint a control token"),
         (
             {"MAUVE_URL": NOWHERE, "MAUVE_TOKEN": "sk_live_" + "0" * 40},
-            "MAUVE_TOKEN is not a control token (ctl_live_…): mint",
+            "is not a control token (ctl_live_…): mint",
         ),
         ({"MAUVE_URL": NOWHERE, "MAUVE_TOKEN": TOKEN, "MAUVE_TOKEN_FILE": "t"}, "both set: keep one of them"),
         ({"MAUVE_URL": NOWHERE, "MAUVE_TOKEN_FILE": "missing"}, "MAUVE_TOKEN_FILE cannot be read"),

@@ -191,7 +191,7 @@ def test_one_port_for_both_is_refused_with_one_sentence(tmp_path):
     port = str(two_free_ports())
     done = mauve(tmp_path / "data", "serve", "--port", port, "--ingest-port", port)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
-    assert "both the main port and that of ingest" in done.stderr
+    assert "both the main port and the ingest port" in done.stderr
     assert not (tmp_path / "data").exists()
 
 

@@ -53,8 +53,8 @@ def test_heartbeats_are_read_after_a_line_that_is_too_long(monkeypatch):
 @pytest.mark.parametrize(
     ("program", "said"),
     [
-        ("import os; os.kill(os.getpid(), 11)", "a child was ended by SIGSEGV before it was ready: see whether"),
-        ("raise SystemExit(3)", "a child ended before it was ready (exit code 3): see the log above"),
+        ("import os; os.kill(os.getpid(), 11)", "a child was killed by SIGSEGV before it was ready: check whether"),
+        ("raise SystemExit(3)", "a child exited before it was ready (exit code 3): see the log above"),
     ],
 )
 def test_an_end_without_a_report_is_explained(program, said):

@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 
 if __name__ == "__main__":
-    gc.disable()  # Imports create many objects and no garbage: collecting it would take a quarter of the start.
+    gc.disable()  # Imports create many objects but no garbage: collection would take a quarter of the startup time.
     main = import_module("mauve.server.child").main
     run = import_module(sys.argv.pop(1)).run
     gc.enable()

@@ -1,4 +1,4 @@
-"""How commands reach the data: through the core of the running service, or directly if no service runs."""
+"""How commands access the data: through the core of a running service, or directly if there is none."""
 
 import os
 import socket
@@ -34,7 +34,7 @@ from mauve.wiring.paths import imported_rows_path
 from mauve.wiring.warehouse import open_load_parts
 
 _ROWS_WAIT_S_MAX: Final = 3600
-_UNEXPECTED_REPLY: Final = "the core gave an unexpected reply: use the command of the release that is running"
+_UNEXPECTED_REPLY: Final = "the core sent an unexpected reply: use the running release's command"
 
 T = TypeVar("T")
 
@@ -51,7 +51,7 @@ _NOTHING: Final = Decoder(None)
 
 @contextmanager
 def pause_loader(settings: Settings) -> Iterator[LoaderPause]:
-    """Pause the loader, in the core or because no service runs, and freeze the warehouse."""
+    """Pause the loader, if a service is running, and freeze the warehouse."""
     if holder_of(settings.data) is None:
         with _exclusive(settings), offline_pause(settings) as pause:
             yield pause
@@ -70,7 +70,7 @@ def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
 
 
 def _run(settings: Settings, decoder: Decoder[T], change: Callable[..., T], *arguments: object) -> T:
-    """Run a change of the stores in the core, or here if no service runs."""
+    """Run a change of the stores in the core, or here if no service is running."""
     if _has_core(settings):
         with closing(CoreConnection(settings.data)) as core:
             return core.ask(decoder, change.__name__, *arguments)
@@ -80,7 +80,7 @@ def _run(settings: Settings, decoder: Decoder[T], change: Callable[..., T], *arg
 
 @contextmanager
 def export_events(settings: Settings) -> Iterator[EventExport]:
-    """Read events through the core, or directly if no service runs."""
+    """Read events through the core, or directly if no service is running."""
     if _has_core(settings):
         with closing(CoreConnection(settings.data)) as core:
             yield _CoreExport(core)
@@ -92,7 +92,7 @@ def export_events(settings: Settings) -> Iterator[EventExport]:
 
 @contextmanager
 def import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
-    """Open the warehouse for imports through the core, or directly if no service runs."""
+    """Open the warehouse for imports through the core, or directly if no service is running."""
     if _has_core(settings):
         with closing(CoreConnection(settings.data)) as core:
             yield _CoreImports(core, settings)
@@ -102,12 +102,12 @@ def import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
 
 
 class _CoreImports:
-    """The warehouse for imports, in the core. Rows reach it in a file: they are many, and a request is one line."""
+    """The warehouse for imports, in the core. Rows are passed in a file, because a request is a single line."""
 
     def __init__(self, core: "CoreConnection", settings: Settings) -> None:
         self._core = core
         self._settings = settings
-        for left in imported_rows_path(settings.data).glob("*.rows"):  # by a command that was killed
+        for left in imported_rows_path(settings.data).glob("*.rows"):  # by a killed command
             if left.stat().st_mtime < time.time() - _ROWS_WAIT_S_MAX:
                 left.unlink(missing_ok=True)
 
@@ -133,18 +133,18 @@ def _write(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     except OSError as error:
         raise MaintenanceFailedError(
-            f"{error.strerror} ({path}): free some space, then run the same command again, which continues"
+            f"{error.strerror} ({path}): free some space, then repeat the command to resume"
         ) from None
 
 
 def _has_core(settings: Settings) -> bool:
-    """Return whether a process that takes requests of commands runs on the directory."""
+    """Return whether a process that accepts admin requests is running on the directory."""
     return holder_of(settings.data) is not None and (not is_shared(settings) or (settings.data / SOCKET).exists())
 
 
 @contextmanager
 def _own_loading(settings: Settings) -> Iterator[LoadRunner]:
-    """Load what is pending in this process, or wait for the machine that loads."""
+    """Load pending records in this process, or wait for the machine that loads."""
     loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
     with _exclusive(settings), closing(loading):
         yield loading
@@ -157,7 +157,7 @@ def _exclusive(settings: Settings) -> Iterator[None]:
         yield
         return
     with hold(settings.data) as lock:
-        lock.truncate(0)  # It still names a server that is gone.
+        lock.truncate(0)  # It may name a server that is gone.
         drop_frozen(settings)
         yield
 
@@ -214,7 +214,7 @@ class CoreConnection:
         self._connection.close()
 
     def ask(self, decoder: Decoder[T], command: str, *arguments: object) -> T:
-        """Return what the core's command returns."""
+        """Return the result of the core's command."""
         try:
             self._connection.sendall(msgspec.json.encode({"command": command, "arguments": arguments}) + b"\n")
             line = self._replies.readline()
@@ -222,7 +222,7 @@ class CoreConnection:
             line = b""
         if not line:
             raise MaintenanceFailedError(
-                "the core has stopped, or gave up waiting for this command: check that it runs, then try again"
+                "the core stopped or timed out waiting for this command: check that it is running, then try again"
             )
         return _value_of(line, decoder)
 

@@ -1,8 +1,8 @@
-"""The admin socket: commands such as `mauve backup` ask the running core for what only it can do.
+"""The admin socket: runs operations for commands such as `mauve backup` that only the core can perform.
 
 The socket is in the data directory, and only its owner can open it. Each request and each reply is one line of JSON.
-What a command holds (the paused loader, the frozen warehouse) is released when its connection closes. An export asks
-for one page after the other, so that a slow one costs nothing; all exports share one thread.
+Resources held by a command (the paused loader, the frozen warehouse) are released when its connection closes. An export
+requests one page at a time, so that a slow one costs nothing; all exports share one thread.
 A command and the core must come from the same release.
 """
 
@@ -55,7 +55,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the command returned, or why it did not run or did not succeed."""
+    """A command's result, or why it was refused or failed."""
 
     value: msgspec.Raw = msgspec.Raw(b"null")
     refused: str | None = None  # says what to do
@@ -85,11 +85,11 @@ class AdminSocket:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> None:
-        """Start to listen. If that fails, log it and let the core run: only some commands need the socket."""
+        """Start listening. On failure, only log it: few commands need the socket."""
         try:
             self._server = await asyncio.start_unix_server(self._accept, sock=_listen_in(self._settings.data))
         except OSError as error:
-            advice = "stop the service for backups and erasure, or give it a data directory with a shorter path"
+            advice = "stop the service for backups and erasure, or use a data directory with a shorter path"
             log.warning("admin_socket_unavailable", reason=str(error), advice=advice)
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class AdminSocket:
                 writer.write(await loop.run_in_executor(thread, connection.reply_to, request))
                 await writer.drain()
         except TimeoutError:
-            log.warning("loader_pause_expired", advice="a command paused the loader for too long: check if it hangs")
+            log.warning("loader_pause_expired", advice="a command paused the loader for too long: see whether it hangs")
         except OSError:
             pass  # The command is gone and needs no reply.
         except (ValueError, msgspec.MsgspecError) as error:
@@ -130,7 +130,7 @@ class AdminSocket:
 
 
 class AdminConnection:
-    """One connected command, and what is held for it."""
+    """One connected command and the resources it holds."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class AdminConnection:
         return self._opened.enter_context(closing(open_event_export(self._settings)))
 
     def begin_export(self, chosen: Chosen) -> EventExtent:
-        """Load what waits, and return the events to export."""
+        """Load the queue and return the events to export."""
         self._loading.load_pending()
         return self._events.extent(chosen)
 
@@ -235,7 +235,7 @@ class AdminConnection:
     @contextmanager
     def _importing(self) -> Iterator[ImportWarehouse]:
         warehouse = self._warehouse
-        # A backup takes warehouse and ledger while the loader is paused: no rows may be stored in between.
+        # A backup copies the warehouse and ledger while the loader is paused: no rows may be stored in between.
         with self._loading.paused():
             yield warehouse
 
@@ -246,7 +246,7 @@ class AdminConnection:
             with self._importing() as warehouse:
                 return warehouse.store(number, unpacked(path.read_bytes()))
         finally:
-            path.unlink(missing_ok=True)  # The command may be gone, and the rows name people.
+            path.unlink(missing_ok=True)  # The command may be gone, and the rows hold personal data.
 
     def count_imported(self, project: str, number: int) -> int:
         with self._importing() as warehouse:
@@ -257,7 +257,7 @@ class AdminConnection:
             return warehouse.undo(project, number)
 
 
-_COMMANDS: Final[Mapping[str, tuple[Decoder[Any], Callable[..., object]]]] = {  # for the arguments, and the method
+_COMMANDS: Final[Mapping[str, tuple[Decoder[Any], Callable[..., object]]]] = {  # argument decoder and method
     "freeze": (Decoder(tuple[()]), AdminConnection.freeze),
     "resume": (Decoder(tuple[()]), AdminConnection.resume),
     "release": (Decoder(tuple[()]), AdminConnection.release),

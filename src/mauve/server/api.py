@@ -1,4 +1,4 @@
-"""Control plane, query plane and dashboard: a part of the core, or a process of their own."""
+"""Control plane, query plane and dashboard: part of the core, or a separate process."""
 
 import asyncio
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ _PRUNE_EVERY_S: Final = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class LoadsElsewhere:
-    """The progress of a process that does not load: others do, and it looks at what they left."""
+    """The progress of a process that does not load: it is unknown, so the lag check looks at the log."""
 
     is_catching_up: bool = False
     caught_up_s_ago: float | None = None
@@ -55,7 +55,7 @@ def open_api(
     registry: CollectorRegistry,
     cache: AnswerCache | None = None,
 ) -> Iterator[tuple[ServiceApp, list[asyncio.Task[None]]]]:
-    """Open the application, and start what it does in the background."""
+    """Open the application and start its background tasks."""
     with (
         closing(open_warehouse_reader(settings)) as warehouse,
         open_load_lag(settings, progress) as lag,
@@ -75,7 +75,7 @@ def open_api(
 
 
 def start_alerts(parts: AlertParts, registry: CollectorRegistry) -> list[asyncio.Task[None]]:
-    """Start to evaluate and to send, unless alerts are off. A slow receiver does not delay an evaluation."""
+    """Start evaluating and sending, unless alerts are off. A slow receiver does not delay evaluation."""
     if not parts.is_on:
         return []
     runner, outbox = AlertRunner(parts), Outbox(parts, registry)
@@ -84,7 +84,7 @@ def start_alerts(parts: AlertParts, registry: CollectorRegistry) -> list[asyncio
 
 
 async def _send_forever(outbox: Outbox) -> None:
-    """Send until cancelled; then begin no further batch, and return when the current one is over."""
+    """Send until cancelled, then finish the current batch and return."""
     sending = asyncio.create_task(repeat(SEND_EVERY_S, outbox.send_due, "alerts_not_sent"))
     try:
         await asyncio.shield(sending)
@@ -103,7 +103,7 @@ def ready_to_serve(config: ChildConfig, settings: Settings, parts: ControlParts,
 
 
 def _ready_to_set_up(settings: Settings, parts: ControlParts) -> Ready:
-    """Report a new set-up link, unless another machine has printed one: a new one would replace it."""
+    """Report a new set-up link, unless another machine has printed one, which it would replace."""
     if parts.catalog.users.any_exist():
         return Ready()
     host = claim_setup_link(settings, parts.catalog.installation, parts.clock.now_ms(), LINK_LIFETIME_MS)

@@ -31,7 +31,7 @@ from mauve.web.health import Drain, drain_state, health, readiness
 
 @dataclass(frozen=True, slots=True)
 class OtherPaths:
-    """What answers paths of neither the API nor the dashboard, with its engines and facts for `/readyz`."""
+    """The handler for paths outside the API and dashboard, with its engines and facts for `/readyz`."""
 
     app: ASGIApp
     engines: Callable[[], Mapping[str, bool]]
@@ -43,8 +43,8 @@ class ServiceApp:
     """The planes and the dashboard as one ASGI application: the path selects the one that answers.
 
     Control plane, dashboard, reference and readiness are Starlette applications. Metrics and ingest are raw ASGI,
-    because Starlette would cost a cached metric a sixth more. For an unknown path, browsers get a page and programs
-    the envelope of the data planes.
+    because Starlette makes a cached metric read a sixth more expensive. For an unknown path, browsers get a page and
+    programs get the data-plane envelope.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ServiceApp:
         self.control = ControlPlane(parts, timeout_s, query.keyring.refresh)
         service = starlette_app(service_routes, _refuse_method)
         agents = AgentsPlane(query, dashboard.public_url, self)
-        # A path, or with a slash at its end everything beneath it.
+        # A path, or with a trailing slash everything under it.
         self._apps: Mapping[str, ASGIApp] = {
             METRICS: metrics,
             METRICS.rstrip("/"): metrics,
@@ -80,7 +80,7 @@ class ServiceApp:
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         app = self._app_for(scope)
         scope["path"] = matchable_path(scope)
-        return app(scope, receive, send)  # Waiting for it here would cost every request a coroutine.
+        return app(scope, receive, send)  # Awaiting it here would cost an extra coroutine per request.
 
     def _app_for(self, scope: Scope) -> ASGIApp:
         path: str = scope["path"]
@@ -91,7 +91,7 @@ class ServiceApp:
         return self._dashboard.app if is_page else self._others.app
 
     def _readiness(self, request: Request) -> Response:
-        """Report on the engines. Starlette runs this in a thread, since it is not a coroutine."""
+        """Report on the engines. Starlette runs this in a thread because it is not a coroutine."""
         is_draining = self._others.drain.is_on
         facts = self._others.status()
         return response_from(readiness(request.method, self.engines(), is_draining=is_draining, **facts))
@@ -100,7 +100,7 @@ class ServiceApp:
         return response_from(drain_state(request.method, is_draining=self._others.drain.is_on))
 
     def engines(self) -> dict[str, bool]:
-        """Return which engines answer now. It waits for them."""
+        """Return which engines answer. Blocks while waiting for them."""
         return {
             "catalog": is_reachable(self._parts.catalog.installation.ping),
             "ledger": is_reachable(self._ledger.ping),
@@ -121,7 +121,7 @@ def is_reachable(ping: Callable[[], None]) -> bool:
 
 
 class HealthApp:
-    """Answers `/healthz`, `/drainz` and, if it has engines to report on, `/readyz`; no other path exists here."""
+    """Serves only `/healthz`, `/drainz` and, if it has engines to report on, `/readyz`."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from granian.server.embed import Server
 
 from mauve.web.http1.listener import BACKLOG, CONNECTIONS_MAX
 
-_HTTP_BUFFER_BYTES: Final = 64 * 1024  # per connection, and clients choose how many there are
+_HTTP_BUFFER_BYTES: Final = 64 * 1024  # per connection; clients control the number of connections
 _HEADER_READ_TIMEOUT_MS: Final = 15_000  # also closes an idle keep-alive connection
 _CONNECT_EVERY_S: Final = 0.01
 
@@ -70,10 +70,10 @@ class AsgiServer:
 
 @contextlib.contextmanager
 def _batch_scheduled_threads() -> Iterator[None]:
-    """Schedule threads started in the block as batch work: they do not preempt the event loop when they wake.
+    """Schedule threads started in the block as batch work, so that they do not preempt the event loop when they wake.
 
-    The server's thread wakes for every request and every reply, and often finds that the event loop still holds the
-    interpreter. If it waits instead, it reads and sends several at a time.
+    The server's thread wakes for every request and reply, often while the event loop still holds the interpreter. If it
+    waits instead, it reads and sends several at a time.
     """
     is_changed = _change_policy(to_batch=True)
     try:
@@ -92,6 +92,6 @@ def _change_policy(*, to_batch: bool) -> bool:
         if os.sched_getscheduler(0) != expected:
             return False
         os.sched_setscheduler(0, wanted, os.sched_param(0))
-    except OSError:  # A container may forbid it: everything still works, at a higher cost.
+    except OSError:  # A container may forbid it. Everything still works, but less efficiently.
         return False
     return True

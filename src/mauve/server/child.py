@@ -1,4 +1,4 @@
-"""What every child process does: listen, report that it is ready, stop on SIGTERM or when the supervisor is gone."""
+"""The life of a child process: listen, report readiness, stop on SIGTERM or when the supervisor is gone."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ from mauve.web.http1.listener import CONNECTIONS_MAX
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, plus the stores' files
 _CHECK_EVERY_S: Final = 0.2
 _GARBAGE_THRESHOLD: Final = 50_000
-# After an fsync its thread must not wait the default 5 ms for a busy event loop to yield the interpreter.
+# After an fsync, its thread must not wait the default 5 ms for a busy event loop to yield the interpreter.
 _SWITCH_INTERVAL_S: Final = 0.0002
 _configs: Final = msgspec.json.Decoder(ChildConfig)
 
@@ -61,7 +61,7 @@ def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:
 
 
 def allow_open_files() -> None:
-    """Raise this process's limit on open files: the usual default is lower than the connections it accepts."""
+    """Raise the limit on open files, whose usual default is lower than the number of connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -69,7 +69,7 @@ def allow_open_files() -> None:
 
 
 def report(what: Report) -> None:
-    """Send the supervisor the one report that it reads."""
+    """Send the supervisor its only report."""
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.buffer.write(msgspec.json.encode(what) + b"\n")
         sys.stdout.buffer.flush()
@@ -87,7 +87,7 @@ class Server(Protocol):
         ...
 
     async def closed(self) -> None:
-        """Return once it was stopped and every request has been answered."""
+        """Return once the server has stopped and answered every request."""
         ...
 
 
@@ -102,9 +102,9 @@ async def serve_until_stopped(
 ) -> None:
     """Serve until SIGTERM, until the supervisor is gone, or until a restart is needed; finish requests in flight.
 
-    On SIGTERM everything is answered while clients move to other machines; the supervisor ends that early by closing
-    standard input, and does not by a second SIGTERM: service managers signal every process, as the supervisor does.
-    `on_stop` is called as soon as a stop is requested.
+    After SIGTERM, requests are still answered while clients move to other machines. The supervisor cuts that short by
+    closing standard input, not with a second SIGTERM, because service managers also signal every process. `on_stop` is
+    called as soon as a stop is requested.
     """
     loop, draining = asyncio.get_running_loop(), drain or Drain()
 
@@ -119,7 +119,7 @@ async def serve_until_stopped(
         server.stop()
 
     loop.add_signal_handler(signal.SIGTERM, begin_to_stop)
-    loop.add_signal_handler(signal.SIGINT, lambda: None)  # On Ctrl-C, too, the supervisor decides.
+    loop.add_signal_handler(signal.SIGINT, lambda: None)  # The supervisor also handles Ctrl-C.
     loop.add_reader(sys.stdin.fileno(), _stop_when_orphaned, loop, stop)
     await server.open()
     _tune_garbage_collector()
@@ -132,14 +132,14 @@ async def serve_until_stopped(
 
 
 def _send_heartbeat(loop: asyncio.AbstractEventLoop, is_loader_hung: Callable[[], bool]) -> None:
-    """Show the supervisor every second, until the end, that the event loop runs, and whether the loader hangs."""
+    """Report to the supervisor every second that the event loop is alive, and whether the loader hangs."""
     with contextlib.suppress(OSError):
         os.write(sys.stdout.fileno(), LOADER_HANGS if is_loader_hung() else HEARTBEAT)
     loop.call_later(HEARTBEAT_EVERY_S, _send_heartbeat, loop, is_loader_hung)
 
 
 def _tune_garbage_collector() -> None:
-    """Exempt long-lived objects from garbage collection, and keep it from running at every batch."""
+    """Exempt long-lived objects from garbage collection, and keep it from running on every batch."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(_GARBAGE_THRESHOLD, 20, 20)
@@ -172,7 +172,7 @@ def expose_metrics(settings: Settings, number: int, registry: CollectorRegistry)
 
 
 async def repeat(every_s: float, work: Callable[[], object], failure: str) -> None:
-    """Repeat the work forever in its own thread. Log a failure and carry on."""
+    """Repeat the work forever in its own thread. Log failures and continue."""
     with ThreadPoolExecutor(1, thread_name_prefix=failure) as thread:
         while True:
             round_ = asyncio.get_running_loop().run_in_executor(thread, work)
@@ -182,20 +182,20 @@ async def repeat(every_s: float, work: Callable[[], object], failure: str) -> No
             except asyncio.CancelledError:
                 await asyncio.wait({round_})
                 raise
-            except Exception as error:  # noqa: BLE001 - the next round may succeed, whatever failed
+            except Exception as error:  # noqa: BLE001 - the next round may succeed
                 log.warning(failure, reason=str(error), advice=f"retrying in {every_s} s")
             await asyncio.sleep(every_s)
 
 
 async def finished(tasks: Iterable[asyncio.Task[None]]) -> None:
-    """Cancel the tasks, and return when their rounds in progress are over."""
+    """Cancel the tasks and wait for their rounds in progress."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _stop_when_orphaned(loop: asyncio.AbstractEventLoop, stop: Callable[[], None]) -> None:
-    if os.read(sys.stdin.fileno(), 1):  # Nothing is ever sent; only the end of the file matters.
+    if os.read(sys.stdin.fileno(), 1):  # Nothing is ever sent; only end-of-file matters.
         return
     loop.remove_reader(sys.stdin.fileno())
     stop()

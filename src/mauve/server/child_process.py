@@ -1,4 +1,4 @@
-"""The supervisor's view of one child process: start it, wait until it is ready, watch it until it ends or hangs."""
+"""The supervisor's view of a child process: start it, wait until it is ready, watch it until it exits or hangs."""
 
 import asyncio
 import signal
@@ -53,15 +53,15 @@ class ChildProcess:
             msgspec.json.encode(passed).decode(),
             stdin=PIPE,
             stdout=PIPE,
-            # Children inherit the lock: it is held until the last of them ends, even if the supervisor is killed.
+            # Children inherit the lock: it is held until the last one exits, even if the supervisor is killed.
             pass_fds=(lock.fileno(), stacks.fileno()),
-            # Ctrl-C must reach the supervisor alone, which then stops its children.
+            # Ctrl-C must reach only the supervisor, which then stops its children.
             start_new_session=True,
         )
         return cls(config.name, process, stacks, hang_s)
 
     async def ready(self) -> Ready:
-        """Return the child's report once it serves. Allow any time for it: migrations run first."""
+        """Return the child's report once it serves. There is no time limit, because migrations run first."""
         assert self.process.stdout is not None  # noqa: S101 - requested above
         line = await self.process.stdout.readline()
         if not line:
@@ -72,7 +72,7 @@ class ChildProcess:
         return report
 
     async def ended(self) -> None:
-        """Wait until the child ends. Kill it if it hangs, and log where."""
+        """Wait until the child exits. If it hangs, log where and kill it."""
         watching = [asyncio.ensure_future(self._read_heartbeats()), asyncio.ensure_future(self._watch())]
         try:
             await self.process.wait()
@@ -82,7 +82,7 @@ class ChildProcess:
         self._stacks.close()
 
     def stop_at_once(self) -> None:
-        """Let a child that is about to stop wait no longer for clients to move. Requests in flight are answered."""
+        """Tell a stopping child not to wait for clients to move. Requests in flight are still answered."""
         assert self.process.stdin is not None  # noqa: S101 - requested above
         self.process.stdin.close()
 
@@ -100,13 +100,13 @@ class ChildProcess:
             try:
                 line = await self.process.stdout.readline()
             except ValueError:
-                continue  # The line was too long, so not a heartbeat; the reader has dropped it.
+                continue  # Too long to be a heartbeat; the reader has dropped the line.
             if not line:
                 return
             if line == HEARTBEAT:
                 self._heartbeat.beat()
             elif line == LOADER_HANGS:
-                await self._kill_hung("a load step does not end")
+                await self._kill_hung("a load step hangs")
                 return
 
     async def _watch(self) -> None:
@@ -133,10 +133,10 @@ class ChildProcess:
 
 
 def _early_end(name: str, exit_code: int) -> str:
-    """Return why a process ended that did not report anything, and what to do."""
+    """Return why a process exited before its report, and what to do."""
     if exit_code >= 0:
-        return f"the process {name} ended before it was ready (exit code {exit_code}): see the log above"
+        return f"the process {name} exited before it was ready (exit code {exit_code}): see the log above"
     return (
-        f"the process {name} was ended by {signal.Signals(-exit_code).name} before it was ready: "
-        "see whether the machine is out of memory, and start the service again"
+        f"the process {name} was killed by {signal.Signals(-exit_code).name} before it was ready: "
+        "check whether the machine is out of memory, and start the service again"
     )

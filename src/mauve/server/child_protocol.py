@@ -1,8 +1,8 @@
-"""What the supervisor passes to a child process, and what the child reports back.
+"""The protocol between the supervisor and its child processes.
 
-The config is a command-line argument, so it holds no secret. The child's standard input stays open for as long as the
-supervisor lives and does not ask it to stop at once; its standard output carries one report, then a line every second:
-a heartbeat, or that its loader hangs.
+The config is a command-line argument, so it holds no secrets. The child's standard input stays open until the
+supervisor exits or requests an immediate stop. Its standard output carries one report, then a line every second: a
+heartbeat, or the message that its loader hangs.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ class ChildConfig(msgspec.Struct, frozen=True):
     host: str
     port: int
     ingest_port: int
-    is_first: bool = False  # It prepares the installation, and no other process runs yet.
+    is_first: bool = False  # It prepares the installation before any other process starts.
     stacks_fd: int | None = None  # where to write the threads' stacks on request
 
     @property
@@ -50,10 +50,10 @@ class Refused(msgspec.Struct, frozen=True, tag="refused"):
     """The child cannot start, and a retry would not help."""
 
     reason: str
-    exit_code: int = 2  # of the service: 2 for a mistake in how it was started, 1 for a server that cannot be used
+    exit_code: int = 2  # of the service: 2 for a usage error, 1 for an unusable server
 
 
 Report = Ready | Refused
 
 HEARTBEAT: Final = b".\n"  # The event loop is alive.
-LOADER_HANGS: Final = b"!\n"  # So is the event loop, but a load step does not end.
+LOADER_HANGS: Final = b"!\n"  # The event loop is alive, but a load step hangs.

@@ -1,4 +1,4 @@
-"""The checks of `mauve doctor`. They change nothing."""
+"""The checks of `mauve doctor`. They are read-only."""
 
 import shutil
 import sqlite3
@@ -47,7 +47,7 @@ _CLOCK_DRIFT_MS_MAX: Final = 60_000
 _HTTP_TIMEOUT_S: Final = 5.0
 _NOT_LOADED_S_MAX: Final = 15.0  # Another loader takes over sooner.
 _BEHIND_S_MAX: Final = 60.0
-_GAVE_UP_S_MAX: Final = 30.0  # A loader that fails tries again sooner.
+_GAVE_UP_S_MAX: Final = 30.0  # A failing loader retries sooner.
 _CONNECTIONS_SHARE_MAX: Final = 0.8
 _ADDRESSES_SHOWN_MAX: Final = 20
 
@@ -57,7 +57,7 @@ class Finding:
     name: str
     ok: bool
     detail: str
-    advice: str = ""  # what to do; empty if all is well
+    advice: str = ""  # what to do; empty if ok
 
 
 def run_checks(settings: Settings) -> list[Finding]:
@@ -86,7 +86,7 @@ def _checks_left_out(settings: Settings) -> frozenset[Callable[[Settings], Findi
 def _not_set_up(settings: Settings) -> Finding:
     """Report an empty database: nothing else can be checked."""
     advice = (
-        f"move the installation in {settings.data} to the servers with 'mauve move', while no service runs"
+        f"stop the service, then move the installation in {settings.data} to the servers with 'mauve move'"
         if catalog_path(settings.data).exists()
         else "start 'mauve serve': it creates the tables"
     )
@@ -95,7 +95,7 @@ def _not_set_up(settings: Settings) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class _Server:
-    """A server that some engines may be on. Checks that need it are left out if it cannot be used."""
+    """A server that some engines may be on. Checks that need it are skipped if it is unusable."""
 
     name: str
     setting: str
@@ -110,7 +110,7 @@ _SERVERS: Final = (_POSTGRESQL, _CLICKHOUSE, _NATS)
 
 
 def _reason_against(server: _Server, settings: Settings) -> str | None:
-    """Return why a server cannot be used, and what to do; None if it can, or if the engine is in files."""
+    """Return why a server is unusable, and what to do; None if it is usable or the engine is in files."""
     try:
         server.check(settings)
     except (StoreUnavailableError, UnsupportedServerError) as error:
@@ -193,7 +193,7 @@ def _catalog(settings: Settings) -> Finding:
 
 def _queue(settings: Settings) -> Finding:
     with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
-        is_full = log.largest_stream_bytes() > stream_bytes_max(settings)  # before the positions: it is trimmed later
+        is_full = log.largest_stream_bytes() > stream_bytes_max(settings)  # before the positions: trimming comes later
         losses_kept, positions = ledger.log_losses(), ledger.positions()
         dead_letters = ledger.dead_letter_count() - len(losses_kept)
         lost = sum(each.messages for each in log.lost_after(positions).values())
@@ -201,55 +201,55 @@ def _queue(settings: Settings) -> Finding:
         waiting_bytes = log.backlog_bytes(positions) + ledger.waiting_bytes(positions.get(MIXED_STREAM, 0))
     lost_on_nats = losses(settings, stored_identity(settings) or "", positions)
     records = "1 record" if dead_letters == 1 else f"{dead_letters} records"
-    waiting = f"{format_bytes(waiting_bytes)} wait to be loaded, {records} could not be loaded"
+    waiting = f"{format_bytes(waiting_bytes)} waiting to be loaded, {records} could not be loaded"
     gone = f", {lost} message{'s were' if lost > 1 else ' was'} deleted before loading" if lost else ""
     gone += "".join(f", {each}" for each in (*lost_on_nats, *described_losses(losses_kept)))
     without = f", the files of stream {files_lost} are lost" if files_lost else ""
     detail = f"{waiting}{gone}{without}; {check_log(settings)}"
     advice = (
-        "put the folder 'log' back if you have it; else start 'mauve serve', which counts new events and keeps the loss"
-        " in the ledger's table dead_letters"
+        "restore the folder 'log' if you have a copy; otherwise start 'mauve serve', which counts new events and "
+        "records the loss in the ledger's table dead_letters"
         if files_lost
         else "restore the stream from a backup of NATS, or stop the service and give up its events with "
         "'mauve restore --servers --new-streams'; the other streams are written and loaded"
         if lost_on_nats
         else "events are refused until the loader catches up: check the core's log"
         if is_full
-        else "after a restore run 'mauve restore --servers'; else they were deleted by hand, and loading continues"
+        else "after a restore, run 'mauve restore --servers'; otherwise they were deleted manually; loading continues"
         if lost
-        else "see the ledger's table dead_letters: it keeps each record with the reason; delete what is dealt with"
+        else "see the ledger's table dead_letters, which holds each record and the reason; delete resolved rows"
         if dead_letters
-        else "new events count; to end this report, delete the rows of these streams from the ledger's dead_letters"
+        else "new events count; to clear this finding, delete the rows of these streams from the ledger's dead_letters"
     )
     is_ok = not (is_full or dead_letters or lost or files_lost or lost_on_nats or losses_kept)
     return Finding("queue", ok=is_ok, detail=detail, advice=advice)
 
 
 def _window(settings: Settings) -> Finding:
-    """Report how far back the log reaches: a backup that is older cannot be completed from it."""
+    """Report how far back the log reaches: it cannot complete an older backup."""
     with closing(open_log_reader(settings)) as log:
         found = log.reach()
     hours = settings.stream_keep_hours
     reach = "holds every event so far" if found.seconds is None else f"reaches back {found.seconds / 3600:.1f} hours"
-    advice = f"its room is used before {hours} hours are over: raise MAUVE_BACKLOG_MB, or back up more often"
+    advice = f"it is full in less than {hours} hours: raise MAUVE_BACKLOG_MB, or back up more often"
     return Finding("window", not found.is_short, f"the log {reach}; loaded events are kept for {hours} hours", advice)
 
 
 def _loader(settings: Settings) -> Finding:
     found = loading_now(settings, SystemClock())
-    waits = f"the oldest event waits for {found.waiting_s:.0f} s" if found.waiting_s else "no event waits"
+    waits = f"the oldest event has waited {found.waiting_s:.0f} s" if found.waiting_s else "no events are waiting"
     if found.machine is None:
-        advice = "start 'mauve serve', or 'mauve serve --role loader', on a machine that reaches every server"
-        detail = "no machine loads now"
+        advice = "start 'mauve serve', or 'mauve serve --role loader', on a machine that can reach every server"
+        detail = "no machine is loading"
         if found.renewed_s_ago < _GAVE_UP_S_MAX:
-            detail = f"no machine loads now; one had its turn {found.renewed_s_ago:.0f} s ago, and may be failing"
-            advice = "look for 'load_failed' in the logs of the loaders: it says why; if none runs, start one"
+            detail = f"no machine is loading; one held the lease {found.renewed_s_ago:.0f} s ago and may be failing"
+            advice = "look for 'load_failed' in the loaders' logs for the reason; if no loader is running, start one"
         return Finding("loader", found.waiting_s <= _NOT_LOADED_S_MAX, f"{detail}; {waits}", advice)
     name = f"this machine, {found.machine}," if found.is_this else f"the machine {found.machine}"
-    detail = f"{name} loads, and renewed its lease {found.renewed_s_ago:.0f} s ago; {waits}"
+    detail = f"{name} is loading and renewed its lease {found.renewed_s_ago:.0f} s ago; {waits}"
     advice = (
-        f"loading is behind or fails: look for 'load_failed' in the log of the machine {found.machine}, "
-        "and check the load of ClickHouse"
+        f"loading is behind or failing: look for 'load_failed' in the log of the machine {found.machine}, "
+        "and check the load on ClickHouse"
     )
     return Finding("loader", found.waiting_s <= _BEHIND_S_MAX, detail, advice)
 
@@ -269,9 +269,7 @@ def _warehouse(settings: Settings) -> Finding:
     place = warehouse_place(settings)
     if has_warehouse(settings, stored_identity(settings)):
         return Finding("warehouse", ok=True, detail=place)
-    advice = (
-        "name the database of this installation in MAUVE_WAREHOUSE_URL, or run 'mauve serve': it creates the tables"
-    )
+    advice = "name the database of this installation in MAUVE_WAREHOUSE_URL, or run 'mauve serve' to create the tables"
     return Finding("warehouse", ok=False, detail=f"{place}, in an empty database", advice=advice)
 
 
@@ -283,7 +281,7 @@ def _raw_events(settings: Settings) -> Finding:
     detail = kept if last is None else f"{kept}; anonymous before {last.before}, {last.events} of them in the last run"
     is_overdue = days and (last is None or last.before < first_day_kept(now_ms, days + 1).isoformat())
     is_running = holder_of(settings.data) is not None
-    advice = "the service anonymizes them at its start and daily: set MAUVE_RAW_RETENTION_DAYS for it, too"
+    advice = "the service anonymizes them at startup and daily: set MAUVE_RAW_RETENTION_DAYS for it, too"
     return Finding("raw events", ok=not (is_overdue and is_running), detail=detail, advice=advice)
 
 
@@ -297,7 +295,7 @@ def _backups(settings: Settings) -> Finding:
     age_s = None if state.made_at is None else (now_ms - state.made_at) / 1000
     last = "none so far" if age_s is None else f"the last is {age_s / 3600:.1f} hours old: {state.place}"
     failed = f"; failed {state.failures} times since: {state.reason}" if state.failures else ""
-    advice = "fix the reason, then run 'mauve backup'" if failed else "start 'mauve serve': it makes one at once"
+    advice = "fix the reason, then run 'mauve backup'" if failed else "start 'mauve serve': it makes one immediately"
     return Finding("backups", not failed and not is_late(state, every_s * 1000, now_ms), f"{last}{failed}", advice)
 
 
@@ -311,7 +309,7 @@ def _clock(settings: Settings) -> Finding:
         "clock",
         ok,
         now.isoformat(timespec="seconds"),
-        "the clock is slow: set it, and synchronize it with NTP",
+        "the clock is slow: correct it, and synchronize it with NTP",
     )
 
 
@@ -328,8 +326,8 @@ def _disk(settings: Settings) -> Finding:
 
 def _connections(settings: Settings) -> Finding:
     used, allowed = connections_used(settings)
-    detail = f"{used} of {allowed} connections to PostgreSQL in use, of all its programs"
-    advice = "raise max_connections of PostgreSQL, or stop what else connects to it"
+    detail = f"{used} of {allowed} connections to PostgreSQL in use by all programs"
+    advice = "raise PostgreSQL's max_connections, or stop other programs that connect to it"
     return Finding("connections", used <= _CONNECTIONS_SHARE_MAX * allowed, detail, advice)
 
 
@@ -337,7 +335,7 @@ def _server(settings: Settings) -> Finding:
     holder = holder_of(settings.data)
     if holder is None:
         gone = gone_holder(settings.data)
-        left = "" if gone is None else f"; process {gone.pid} was killed, and serve.lock is left from it: no harm"
+        left = "" if gone is None else f"; process {gone.pid} was killed and left serve.lock behind, which is harmless"
         return Finding("server", ok=True, detail=f"no service runs on this directory{left}")
     try:
         with urllib.request.urlopen(f"{holder.url}/readyz", timeout=_HTTP_TIMEOUT_S) as reply:  # noqa: S310 - our own address
@@ -374,4 +372,4 @@ _CHECKS: Final[_Checks] = {
 _SHARED_CHECKS: Final = frozenset({_window, _loader, _workers})
 """Checks of all machines that share the servers."""
 _FILE_CHECKS: Final = frozenset({_backups})
-"""Checks of an installation whose engines are all in files."""
+"""Checks of an installation with all engines in files."""

@@ -1,4 +1,4 @@
-"""Tell Prometheus which engines answer."""
+"""Export engine availability to Prometheus."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -14,6 +14,6 @@ class EngineGauges:
         self._up = Gauge("mauve_engine_up", "Whether an engine answers: 1 or 0", ["engine"], registry=registry)
 
     def refresh(self) -> None:
-        """Ask every engine; that may wait for one that does not answer."""
+        """Ping every engine. Blocks while one does not answer."""
         for name, is_up in self._engines().items():
             self._up.labels(name).set(is_up)

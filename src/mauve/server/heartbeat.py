@@ -1,4 +1,4 @@
-"""Notice a hung child by its missing heartbeats or its hung loader, and record the stack of each of its threads.
+"""Detect a hung child by missing heartbeats or a hung loader, and record the stacks of its threads.
 
 A child writes its own stacks when it receives SIGQUIT. The handler is C code that needs neither the event loop nor the
 interpreter lock. It writes to an unnamed file that the supervisor also holds open.
@@ -18,10 +18,10 @@ from typing import IO, Final
 
 HEARTBEAT_EVERY_S: Final = 1.0
 CHECK_EVERY_S: Final = 1.0
-# A longer gap means that the supervisor itself did not run (stopped, or the machine asleep): not the child's fault.
+# A longer gap means that the supervisor itself was suspended, so the child is not at fault.
 _GAP_S_MAX: Final = 2 * CHECK_EVERY_S
 
-_DUMP_SIGNAL: Final = signal.SIGQUIT  # The warehouse engine uses SIGUSR1 and SIGUSR2 itself.
+_DUMP_SIGNAL: Final = signal.SIGQUIT  # The warehouse engine uses SIGUSR1 and SIGUSR2.
 _POLL_EVERY_S: Final = 0.1
 _POLLS_MAX: Final = 50
 _STACKS_BYTES_MAX: Final = 256 * 1024
@@ -29,7 +29,7 @@ _NO_STACKS: Final = "none: the process is stopped, or blocked in a system call"
 
 
 class Heartbeat:
-    """The heartbeat of one child, counted from the moment it is ready: starting has no time limit."""
+    """The heartbeat of one child, from the moment it is ready: startup has no time limit."""
 
     def __init__(self, hang_s: float) -> None:
         self._hang_s = hang_s  # 0: never
@@ -49,7 +49,7 @@ class Heartbeat:
 
 
 class LoadWatch:
-    """Tells whether the loader of this process hangs. `work` returns what it is doing now; None if nothing."""
+    """Detects a hung loader in this process. `work` identifies its current work; None if it is idle."""
 
     def __init__(
         self, hang_s: float, work: Callable[[], int | None], monotonic: Callable[[], float] = time.monotonic
@@ -61,7 +61,7 @@ class LoadWatch:
         self._checked_at = monotonic()
 
     def is_hung(self) -> bool:
-        """Check once a second: the time in which the process was suspended does not count."""
+        """Check once a second. Time in which the process was suspended does not count."""
         work, now = self._work(), self._monotonic()
         passed_s, self._checked_at = now - self._checked_at, now
         if work is None or work != self._last_work:
@@ -77,7 +77,7 @@ def dump_stacks_on_signal(descriptor: int) -> None:
 
 
 def open_stack_file() -> IO[bytes]:
-    """Open an unnamed file, in memory where possible: a full disk must not keep a process from starting."""
+    """Open an unnamed file, in memory if possible: a full disk must not keep a process from starting."""
     if sys.platform != "linux":
         return tempfile.TemporaryFile(buffering=0)
     return os.fdopen(os.memfd_create("stacks"), "r+b", buffering=0)

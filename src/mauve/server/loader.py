@@ -1,4 +1,4 @@
-"""The loader and the jobs of the warehouse: a part of the core, or a process of their own."""
+"""The loader and the warehouse jobs: part of the core, or a separate process."""
 
 import asyncio
 from collections.abc import Callable
@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) -> list[asyncio.Task[None]]:
-    """Start loading events, and anonymizing old ones."""
+    """Start loading events and anonymizing old ones."""
     # Twice as often as promised: an event may just miss a step and wait for the next.
     every_s = settings.flush_s / 2
     if settings.database_url is not None:
@@ -47,7 +47,7 @@ def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) 
 
 
 def end_turn(loading: LoadRunner) -> None:
-    """Stop loading, and release the lease at once: another machine takes over while this one still answers."""
+    """Stop loading and release the lease immediately: another machine takes over while this one finishes."""
     loading.stop()
     ending = asyncio.get_running_loop().run_in_executor(None, loading.step)
     ending.add_done_callback(_log_failure)
@@ -90,7 +90,7 @@ async def run(config: ChildConfig) -> None:
 
 
 def has_warehouse(settings: Settings, loading: LoadRunner) -> bool:
-    """Return whether the warehouse works. A server is asked: while nothing is loaded, its death goes unnoticed."""
+    """Return whether the warehouse works. Ping a server: without loading, its failure would go unnoticed."""
     return loading.has_warehouse and is_reachable(lambda: ping_warehouse(settings))
 
 

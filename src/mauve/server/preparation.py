@@ -18,14 +18,14 @@ log = structlog.get_logger()
 
 
 class Preparation:
-    """Raises if the installation cannot be served."""
+    """Raises if the installation is not servable."""
 
     def __init__(self, config: ChildConfig, settings: Settings) -> None:
         self._settings = settings
         self._down = _prepared_unless_stopped(settings) if config.is_first else None
         self.failure: str | None = None
         if self._down is not None:
-            log.warning("started_degraded", reason=self._down, advice="it recovers when the server is back")
+            log.warning("started_degraded", reason=self._down, advice="it recovers when the server is back up")
             threading.Thread(target=self._finish, name="preparation", daemon=True).start()
 
     @property
@@ -44,7 +44,7 @@ class Preparation:
 
 
 def _prepared_unless_stopped(settings: Settings) -> str | None:
-    """Prepare the installation; on SIGTERM, remove what a first start has created, and exit."""
+    """Prepare the installation; on SIGTERM, clean up after an incomplete first start and exit."""
     former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         return prepare_unless_down(settings)

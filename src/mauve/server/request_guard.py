@@ -1,7 +1,7 @@
 """Middleware in front of every plane on the main port: refuse ambiguous requests, and too many from one address.
 
-granian itself refuses most malformed HTTP, with an empty body. This refuses what else the workers' own HTTP
-refuses. granian does not report connections, only requests, so requests are what is counted by address here.
+granian itself refuses most malformed HTTP, with an empty body. This refuses the rest of what the workers' HTTP parser
+refuses. granian does not report connections, so this counts requests per address instead.
 """
 
 from typing import Final
@@ -47,7 +47,7 @@ class RequestGuard:
 
 
 def _refused(path: str, flaw: Flaw) -> Reply:
-    """Return the refusal in the envelope of the plane. Close the connection: where such a request ends is unclear."""
+    """Return the refusal in the plane's envelope. Close the connection: the end of such a request is ambiguous."""
     if is_control_path(path):
         return _closing(json_reply(flaw.status, {"error": {"code": Code.INVALID_BODY, "message": flaw.text}}))
     return _closing(json_reply(flaw.status, {"ok": False, "error": flaw.text}))

@@ -1,6 +1,6 @@
 """Scheduled backups, each in a separate `mauve backup` process.
 
-A separate process takes no time and memory from the core, and ends with it, even if the core is killed.
+A separate process does not slow down the core, and ends with it, even if the core is killed.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ log = structlog.get_logger()
 def start_backups(
     settings: Settings, parts: ControlParts, process: "BackupProcess", registry: CollectorRegistry
 ) -> list[asyncio.Task[None]]:
-    """Start to make backups, if the settings say how often."""
+    """Start scheduled backups, if configured."""
     if settings.backup.every_s is None:
         return []
     load, save = partial(backup_state, parts), partial(save_backup_state, parts)
@@ -54,7 +54,7 @@ def start_backups(
 
 
 class BackupProcess:
-    """Runs `mauve backup`. Stopping ends it at once; it leaves nothing that looks like a backup."""
+    """Runs `mauve backup`. Stopping ends it immediately and leaves nothing that looks like a backup."""
 
     def __init__(self, settings: Settings) -> None:
         self._data = str(settings.data.absolute())
@@ -63,8 +63,8 @@ class BackupProcess:
         self._stopped = threading.Event()
 
     def run(self) -> Made | str | None:
-        """Return what was made, or the reason of the failure; None if the service stops."""
-        watched, held = os.pipe()  # The command ends when it is closed, which the end of this process does, too.
+        """Return the backup or the reason for the failure; None if the service is stopping."""
+        watched, held = os.pipe()  # The command ends when the pipe is closed, also when this process dies.
         with open(held, "wb"), open(watched, "rb") as stdin:  # noqa: PTH123 - descriptors
             process = self._start(stdin)
             if process is None:
@@ -93,7 +93,7 @@ class BackupProcess:
             return self._running
 
     def stop(self) -> None:
-        """End the command, which gives up its upload if there is time for that."""
+        """End the command, which aborts its upload if there is time."""
         with self._lock:
             self._stopped.set()
         process = self._running
@@ -122,10 +122,10 @@ class ScheduledBackups:
         self._clock = clock
         self._load = load
         self._save = save
-        self._state: BackupState | None = None  # It holds even if it cannot be saved.
+        self._state: BackupState | None = None  # valid even if it could not be saved
         self._is_saved = True
         self._failures = Counter("mauve_backup_failures", "Scheduled backups that failed", registry=registry)
-        age = Gauge("mauve_backup_age_seconds", "Age of the last whole backup; NaN if there is none", registry=registry)
+        age = Gauge("mauve_backup_age_seconds", "Age of the last complete backup; NaN if none", registry=registry)
         age.set_function(self._age_s)
 
     def back_up_if_due(self) -> None:
@@ -139,7 +139,7 @@ class ScheduledBackups:
         self._remember(self._after(begun, self._run()))
 
     def _after(self, begun: BackupState, made: Made | str | None) -> BackupState:
-        now_ms, share = self._clock.now_ms(), random.random()  # noqa: S311 - it only spreads the load
+        now_ms, share = self._clock.now_ms(), random.random()  # noqa: S311 - only spreads the load
         if made is None:
             return msgspec.structs.replace(begun, next_at=now_ms)  # due at the next start
         if isinstance(made, Made):
@@ -148,12 +148,12 @@ class ScheduledBackups:
         state = after_failure(self._schedule, begun, now_ms, made, share)
         self._failures.inc()
         wait_min = (state.next_at - now_ms) // 60_000
-        advice = f"fix the reason; the next try is in {wait_min} minutes, 'mauve backup' makes one at once"
+        advice = f"fix the cause; the next attempt is in {wait_min} minutes, or run 'mauve backup' now"
         log.warning("backup_failed", reason=made, failures=state.failures, advice=advice)
         return state
 
     def _remember(self, state: BackupState) -> None:
-        """Keep the state, then save it: without room on the disk, a backup is not repeated at each check."""
+        """Keep the state in memory, then save it: with a full disk, a backup must not be repeated at each check."""
         self._state, self._is_saved = state, False
         self._save(state)
         self._is_saved = True

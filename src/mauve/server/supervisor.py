@@ -1,7 +1,7 @@
 """Start the child processes, restart those that die or hang, and stop them all.
 
-The supervisor does nothing else, so there is little in it that can fail. Children stop when it is gone: each holds the
-reading end of a pipe from it.
+The supervisor does nothing else, so little in it can fail. Children stop when it is gone: each holds the reading end of
+a pipe from it.
 """
 
 import asyncio
@@ -28,14 +28,14 @@ _REAP_EVERY_S: Final = 5.0
 
 
 async def keep_reaping(own: Callable[[], Collection[int]]) -> None:
-    """As process 1, reap ended orphans forever; otherwise the system does. `own` are children that others wait for."""
+    """As process 1, reap orphans forever; otherwise the system does. `own` are children that have other waiters."""
     while os.getpid() == INIT:
         await asyncio.sleep(_REAP_EVERY_S)
         reap(own())
 
 
 def reap(own: Collection[int]) -> None:
-    """Reap ended children up to the first of our own: its exit code belongs to who waits for it."""
+    """Reap ended children up to the first of our own, whose exit code belongs to its waiter."""
     try:
         while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid not in own:
             os.waitpid(ended.si_pid, 0)
@@ -54,7 +54,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """Where the service listens, with real port numbers in place of 0."""
+    """The service's addresses, with actual port numbers instead of 0."""
 
     host: str
     port: int | None  # None: this role does not listen there
@@ -70,7 +70,7 @@ class Addresses:
 
 
 class Running(msgspec.Struct, frozen=True):
-    """What `mauve serve` prints once the service is ready."""
+    """The output of `mauve serve` once the service is ready."""
 
     url: str  # of the main port, or of the ingest port if that is the only one
     ingest_url: str | None
@@ -99,7 +99,7 @@ def _serve(settings: Settings, lock: IO[bytes], announce: Callable[[Running], No
         if settings.role in _ROLES_WITH_WORKERS:
             option = "--ingest-port or MAUVE_INGEST_PORT"
             if port is not None and port == settings.ingest_port:
-                raise ServeRefusedError(f"port {port} cannot be both the main port and that of ingest: change {option}")
+                raise ServeRefusedError(f"port {port} is both the main port and the ingest port: change {option}")
             taken = reserved.enter_context(_reserved(settings.host, settings.ingest_port, option))
             host, ingest_port = taken.getsockname()[:2]
         addresses = Addresses(host, port, ingest_port)
@@ -119,7 +119,7 @@ class Supervisor:
         self._running: dict[str, ChildProcess] = {}
 
     async def run(self) -> None:
-        """Start the first process, which prepares the installation, then the workers, which need it prepared."""
+        """Start the first process, which prepares the installation, then the workers."""
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._request_stop)
         first, *others = self._children()
@@ -133,13 +133,13 @@ class Supervisor:
             keeping = [self._keep_running(config) for config in others]
             await asyncio.gather(self._keep_running(first, is_first=not is_prepared), *keeping)
         finally:
-            if not self._stopping.is_set():  # A process was refused, and the service is not in use yet.
+            if not self._stopping.is_set():  # A process was refused before the service was in use.
                 self._stop_at_once()
             await self._stop_children()
             reaping.cancel()
 
     def _request_stop(self) -> None:
-        """Stop; if that was requested before, do not wait for clients to move to other machines."""
+        """Stop; on a second request, do not wait for clients to move to other machines."""
         if self._stopping.is_set():
             self._stop_at_once()
         self._stopping.set()
@@ -163,7 +163,7 @@ class Supervisor:
     async def _keep_running(self, config: ChildConfig, *, is_first: bool = False) -> None:
         """Restart a child whenever it dies, after a longer delay each time it dies early.
 
-        One that has not prepared the installation yet (`is_first`) may still be refused: then raise.
+        Raise if a child that has not prepared the installation yet (`is_first`) is refused.
         """
         child = self._running[config.name]
         deaths = 0
@@ -252,7 +252,7 @@ def _reserved(host: str, port: int, option: str) -> Iterator[socket.socket]:
     with socket.socket(family, kind, protocol) as reserved:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                # Without SO_REUSEPORT, so that it fails if another program listens there.
+                # Without SO_REUSEPORT, to fail if another program is listening there.
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(address)
             reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -261,13 +261,13 @@ def _reserved(host: str, port: int, option: str) -> Iterator[socket.socket]:
             reason = os.strerror(error.errno or 0).lower()
             raise ServeRefusedError(
                 f"cannot listen on {host} port {port}: {reason}; "
-                f"stop what listens there, or choose another port with {option}"
+                f"stop the program that listens there, or choose another port with {option}"
             ) from None
         yield reserved
 
 
 def is_free(host: str, port: int) -> bool:
-    """Return whether no program listens on the port now."""
+    """Return whether no program is listening on the port."""
     try:
         with _reserved(host, port, ""):
             return True
