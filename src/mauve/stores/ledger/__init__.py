@@ -17,10 +17,8 @@ from mauve.stores.log import LogRecord
 
 CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
-LOG_LOST: Final = (
-    "the files of this stream end before this record, which was loaded: events that waited after it are lost"
-)
-"""The reason of a dead letter that is not a record, but the loss of a stream's files."""
+LOG_LOST: Final = "the files of this stream end before this loaded record: events waiting after it are lost"
+"""The reason in a dead letter that stands for the loss of a stream's files."""
 
 
 class Payment(msgspec.Struct, frozen=True, gc=False):
@@ -50,7 +48,7 @@ class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
     currency: str
     payload: bytes
     rank: bytes = b""  # for equal `at` the highest wins; without ranks, the last recorded
-    customer: str | None = None  # as the biller names the person
+    customer: str | None = None  # the biller's name for the person
     plan: str | None = None
 
 
@@ -64,12 +62,12 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What one request wants to record, completely or not at all."""
+    """The data of one request, recorded atomically."""
 
     payments: Sequence[Payment] = ()
     subscriptions: Sequence[SubscriptionVersion] = ()
     events: bytes | None = None  # a record for the loader: the events sent in the same batch as payments
-    delivery: Delivery | None = None  # the biller's delivery that contained all this
+    delivery: Delivery | None = None  # the biller's delivery that this came from
     tallies: Sequence[Tally] = ()  # to add to the counts of deliveries
     ingest_stats: IngestStats | None = None  # to add to the counts of its day
 
@@ -94,11 +92,11 @@ class DeadLetter:
 
 
 class StepOutdatedError(StoreUnavailableError):
-    """The positions have changed since the step began: it was finished before, or another loader is running."""
+    """The positions have changed since the step began: it is already finished, or another loader is running."""
 
 
 class LeaseLostError(StepOutdatedError):
-    """Another loader's turn has begun: this one may commit nothing more."""
+    """Another loader holds the lease: this one can no longer commit."""
 
 
 class Turn(NamedTuple):
@@ -138,7 +136,7 @@ def intent_from(name: str) -> Intent:
 
 @dataclass(frozen=True, slots=True)
 class LoadStep:
-    """The result of a load, committed completely or not at all."""
+    """The result of a load, committed atomically."""
 
     positions: Mapping[int, int]  # stream → number of the last record loaded
     events_by_org_and_period: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -146,17 +144,17 @@ class LoadStep:
     dead_letters: Sequence[DeadLetter] = ()
     ingest_stats: IngestStats | None = None
     positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; missing: none so far
-    turn: Turn | None = None  # None: the caller knows that no loader runs
+    turn: Turn | None = None  # None: the caller knows that no loader is running
 
 
 class LedgerWriter(Protocol):
-    """Where ingest records money.
+    """Ingest's writer of money.
 
     - `record` applies all entries in one transaction, durable when it returns. Outcomes are in the order of the
-      payments, one list for each entry.
+      payments, one list per entry.
     - The first payment with an id is kept permanently. A later one is a duplicate if its digest is equal and its
-      claimed time is equal or missing on either side; otherwise it is a conflict, also within one entry. Billers
-      report one payment at several times, so the claimed time is ignored for theirs.
+      claimed time is equal or missing on either side; otherwise it is a conflict, even within one entry. Billers
+      report a payment with varying times, so the claimed time of theirs is ignored.
     - A part of a payment is accepted only in the entry in which that payment is accepted; otherwise it is a conflict,
       unless it is already recorded.
     - An accepted payment is added to its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
@@ -181,7 +179,7 @@ class LoadLedger(Protocol):
     def positions(self) -> dict[int, int]: ...
 
     def intend(self, intent: Intent, turn: Turn | None) -> None:
-        """Write the range that is about to be committed to the warehouse, in place of any other.
+        """Record the range that is about to be committed to the warehouse, replacing any other.
 
         Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError` and change
         nothing unless the positions are those before the range.
@@ -189,7 +187,7 @@ class LoadLedger(Protocol):
         ...
 
     def intent(self) -> Intent | None:
-        """Return the range that may be stored in the warehouse, wholly or in part, and is not finished."""
+        """Return the unfinished range, which may be partly or fully stored in the warehouse."""
         ...
 
     def finish(self, step: LoadStep) -> None:
@@ -212,7 +210,7 @@ class LoadLedger(Protocol):
     def trim_events(self, through: int) -> None: ...
 
     def waiting_bytes(self, after: int) -> int:
-        """Return the size of the event records numbered above `after`; of very many, the first ones only."""
+        """Return the size of the event records numbered above `after`, up to a maximum number of records."""
         ...
 
     def usage(self, period: str) -> dict[str, int]:
@@ -220,45 +218,45 @@ class LoadLedger(Protocol):
         ...
 
     def first_seen(self) -> dict[str, int]:
-        """Return the projects whose first event the catalog does not know yet, with its time."""
+        """Return the projects whose first event is not in the catalog yet, with its time."""
         ...
 
     def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
-        """Note that the catalog knows these times; only an earlier one is reported again."""
+        """Record that the catalog has these times; only an earlier one is reported again."""
         ...
 
     def dead_letter_count(self) -> int: ...
 
     def log_losses(self) -> list[tuple[int, int]]:
-        """Return the streams whose files were lost, and when that was found, of the dead letters."""
+        """Return the streams in the dead letters whose files were lost, and when that was detected."""
         ...
 
 
 class LeaseStore(Protocol):
     """The loader lease: held by one loader at a time, until it expires by the ledger's own clock.
 
-    - Every turn has an epoch higher than all before. `intend` and `finish` refuse any turn but the current one.
-    - A lease that has expired is still its holder's until another one acquires it.
+    - Every turn has a higher epoch than all previous ones. `intend` and `finish` refuse any turn but the current one.
+    - An expired lease belongs to its holder until another loader acquires it.
     """
 
     def acquire(self, holder: str, ttl_s: float) -> Turn | None:
-        """Begin a turn and return it, or None if the lease is another holder's.
+        """Begin a turn and return it, or None if another holder has the lease.
 
-        A holder gets its own lease at once: it was restarted.
+        A restarted holder reacquires its own lease immediately.
         """
         ...
 
     def renew(self, turn: Turn, ttl_s: float) -> bool:
-        """Return whether the turn continues, for another `ttl_s`."""
+        """Extend the turn by `ttl_s`; return False if it is over."""
         ...
 
     def release(self, turn: Turn) -> None:
-        """End the turn, so that another loader need not wait; do nothing if another turn has begun."""
+        """End the turn, so that another loader can start immediately; do nothing if another turn has begun."""
         ...
 
 
 class ReceivedPayment(NamedTuple):
-    """A payment as shown to the owner when it arrives."""
+    """A payment in the list of latest arrivals."""
 
     id: str
     received_at: int  # epoch ms

@@ -1,4 +1,4 @@
-"""Closed days, in the ledger's database: small, and read as often as totals of money."""
+"""Closed days, in the ledger's database: small, and read as often as money totals."""
 
 from collections.abc import Collection, Iterable
 from datetime import date, timedelta
@@ -14,7 +14,7 @@ from mauve.stores.sql.dialects import upsert
 
 
 class DayUsers(NamedTuple):
-    """How many distinct users a project had on a day, by one kind of activity."""
+    """The distinct users of a project on a day, for one kind of activity."""
 
     project: str
     seen: Activity
@@ -23,12 +23,12 @@ class DayUsers(NamedTuple):
 
 
 class ClosedDays(Protocol):
-    """Where the loader closes days: all up to one day are closed, and none after it.
+    """The loader's store of closed days: all days up to one are closed, and none after it.
 
     - `close` and `reopen` are atomic, and durable when they return.
     - A day is reopened before anything is loaded into it, so that no outdated count is read.
-    - `close` changes nothing if another process has reopened days since `through` was last asked here: the counts were
-      computed before, and may lack what that process has loaded.
+    - `close` does nothing if another process has reopened days since the last `through` call: the counts may lack what
+      that process has loaded.
     """
 
     def through(self) -> date | None:
@@ -44,8 +44,8 @@ class ClosedDays(Protocol):
         ...
 
 
-_ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction in which no statement arrives for seconds.
-_BEFORE_ALL: Final = date(1969, 12, 31)  # no event is that old: no day is closed
+_ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction that is idle for seconds.
+_BEFORE_ALL: Final = date(1969, 12, 31)  # older than any event: no day is closed
 
 
 class SqlClosedDays:
@@ -53,7 +53,7 @@ class SqlClosedDays:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._asked: int | None = None  # the generation when `through` was last asked
+        self._asked: int | None = None  # the generation at the last `through` call
 
     def through(self) -> date | None:
         with self._database.reading() as tx:
@@ -100,7 +100,7 @@ class ClosedDaysReader:
 
 
 def reopen_days(tx: sa.Connection, first: date) -> None:
-    """Reopen days within the caller's transaction. Counts that are being computed are not stored."""
+    """Reopen days within the caller's transaction. Counts being computed will not be stored."""
     _create_row(tx)  # A count may be computed before any day was closed.
     tx.execute(sa.update(closed_days).values(generation=closed_days.c.generation + 1))  # locks the row
     through = _through(tx)
@@ -110,13 +110,13 @@ def reopen_days(tx: sa.Connection, first: date) -> None:
 
 
 def _create_row(tx: sa.Connection) -> None:
-    """Create the row unless it is there: only a row that exists can be locked."""
+    """Create the row if it is missing: only an existing row can be locked."""
     insert = upsert(tx.dialect.name, closed_days).values(only=1, through=_BEFORE_ALL.isoformat(), generation=0)
     tx.execute(insert.on_conflict_do_nothing(index_elements=[closed_days.c.only]))
 
 
 def _generation(tx: sa.Connection) -> int:
-    """Return how often days were reopened."""
+    """Return how many times days were reopened."""
     return tx.execute(sa.select(closed_days.c.generation)).scalar_one_or_none() or 0
 
 

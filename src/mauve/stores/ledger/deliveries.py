@@ -51,10 +51,7 @@ def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
 
 
 class DeliveryReader:
-    """What the owner sees.
-
-    - A delivery is counted permanently, and kept until its project has `DELIVERIES_KEPT` newer ones.
-    """
+    """A delivery is counted permanently, but kept only until its project has `DELIVERIES_KEPT` newer ones."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -32,10 +32,10 @@ _VERSION_PLACE: Final = (_version.key, _version.at, _version.rank, _version.sequ
 
 
 class LedgerExport:
-    """Reads the ledger: everything that was recorded before the first page, once, and maybe some of what is later.
+    """Reads everything recorded before the first page, once, and possibly some later rows.
 
     Payments are in order of occurrence, versions by subscription and then in order of validity. A person's versions are
-    those that name them as the customer, or in a field of the payload that is meant for it.
+    those that name them as the customer, or in a payload field for the customer.
     """
 
     def __init__(self, database: Database) -> None:
@@ -47,7 +47,7 @@ class LedgerExport:
         of_project = _paid.project == chosen.project
         if chosen.user is not None:
             of_project &= _paid.user == chosen.user
-            # Hide the end from SQLite, which would look up the days of everyone instead of the person.
+            # Hide the end from SQLite, which would otherwise search by day instead of by person.
             at = sa.func.coalesce(at, at)
         with self._database.reading() as tx:
             last_at = tx.execute(sa.select(sa.func.max(_paid.occurred_at)).where(of_project)).scalar_one()
@@ -80,7 +80,7 @@ class LedgerExport:
     def _pages(
         self, query: sa.Select[Any], place: Sequence[sa.Column[Any]], starts: Sequence[object]
     ) -> Iterator[Sequence[sa.Row[Any]]]:
-        """Yield the rows after a place, in its order. The place is the end of each row."""
+        """Yield the rows after a position, in order. A row's last columns are its position."""
         after = starts
         while True:
             values = [sa.literal(value, column.type) for value, column in zip(after, place, strict=True)]

@@ -1,4 +1,4 @@
-"""Entries that wait for the ledger: a queue for each organization, served in turns."""
+"""Entries waiting for the ledger: one queue per organization, served round-robin."""
 
 import asyncio
 from collections import deque
@@ -15,7 +15,7 @@ class QueuedEntry(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Return the cost of the entry; one without payments and versions is cheap, but not free."""
+        """Return the cost of the entry; even one without payments and versions is not free."""
         return max(1, len(self.entry.payments) + len(self.entry.subscriptions))
 
 
@@ -36,9 +36,8 @@ class FairQueue:
     def take(self, rows_max: int) -> list[QueuedEntry]:
         """Remove and return entries of up to this number of rows in total, or a single larger one.
 
-        The next entry always comes from the queue that has given the fewest rows so far: however long one queue is and
-        however large its entries are, the others get what they want or as much as it does. Queues that have given
-        something move after those that could not.
+        The next entry always comes from the queue with the fewest rows taken so far, so a long queue or large entries
+        cannot starve the others. Queues that were served move behind those that were not.
         """
         taken: list[QueuedEntry] = []
         rows_left = rows_max
@@ -61,7 +60,7 @@ class FairQueue:
         return taken
 
     def _first_waiting(self, org_id: str) -> QueuedEntry | None:
-        """Return the first entry whose caller still waits."""
+        """Return the first entry whose caller is still waiting."""
         while entries := self._queues.get(org_id):
             if not entries[0].outcomes.done():
                 return entries[0]

@@ -14,7 +14,7 @@ WAITING_ENTRIES_MAX: Final = 5_000
 _ENTRY_WEIGHT: Final = 1 / 8
 _HELD_S_MAX: Final = 0.1
 WAIT_S_MAX: Final = 8.0
-_PAUSE_S: Final = 0.004  # longer than the polling interval of writers that wait for SQLite's lock
+_PAUSE_S: Final = 0.004  # longer than the polling interval of writers waiting for SQLite's lock
 
 
 class GroupedLedger:
@@ -24,8 +24,8 @@ class GroupedLedger:
     - Organizations take turns; each one's entries are recorded in order of arrival.
     - Consecutive groups regularly leave the lock to other processes.
     - If a group fails, all of its entries fail and none is recorded, unless the error is `UnconfirmedError`.
-    - At most `WAITING_ENTRIES_MAX` entries wait: the next one is refused at once.
-    - An entry that has waited for `WAIT_S_MAX` fails: a server that does not answer must not keep clients waiting.
+    - At most `WAITING_ENTRIES_MAX` entries wait: further ones are refused immediately.
+    - An entry that has waited for `WAIT_S_MAX` fails: an unresponsive server must not keep clients waiting.
     """
 
     def __init__(self, writer: LedgerWriter) -> None:
@@ -38,11 +38,11 @@ class GroupedLedger:
 
     @property
     def entry_s(self) -> float:
-        """Return how long it recently took to record one entry."""
+        """Return the recent time to record one entry."""
         return self._entry_s
 
     async def record(self, entry: Entry, org_id: str = "") -> list[Outcome]:
-        """Return when the entry is durable. A caller that stops waiting does not know whether it was recorded."""
+        """Return once the entry is durable. If the caller stops waiting, the outcome is unknown."""
         if self._closed:
             raise StoreUnavailableError("the ledger is closed")
         if len(self._queue) >= WAITING_ENTRIES_MAX:
@@ -83,7 +83,7 @@ class GroupedLedger:
         entries = [waiting.entry for waiting in group]
         try:
             outcomes = await asyncio.get_running_loop().run_in_executor(self._thread, self._writer.record, entries)
-        except Exception as error:  # noqa: BLE001 - whatever it is, every caller must get an answer
+        except Exception as error:  # noqa: BLE001 - every caller must get an answer
             for waiting in group:
                 _fail(waiting, error)
             return time.monotonic() - began
@@ -96,7 +96,7 @@ class GroupedLedger:
 
 
 def _has_expired(waiting: QueuedEntry, now: float) -> bool:
-    """Fail an entry that has waited too long; return whether it has."""
+    """Fail an entry that has waited too long; return whether it did."""
     if now - waiting.queued_at <= WAIT_S_MAX:
         return False
     _fail(waiting, StoreUnavailableError("the ledger did not answer in time"))

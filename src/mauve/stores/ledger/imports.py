@@ -30,7 +30,7 @@ from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
 
 _OUTDATED: Final = (
-    "the import was undone, its app was deleted, or another command continues it: see 'mauve import list --app APP'"
+    "the import was undone, its app was deleted, or another command has resumed it: see 'mauve import list --app APP'"
 )
 _counts: Final = msgspec.json.Decoder(ImportCounts)
 _LATEST_FIRST: Final = imports.c.number.desc()
@@ -45,15 +45,15 @@ class ImportLedger:
 
     - `commit` records a chunk and moves the import past its rows, in one transaction. It raises `ImportOutdatedError`
       and changes nothing unless the import is running and at the chunk's first row.
-    - A payment whose id is recorded stands; one of the same import counts as recorded by it.
-    - Nothing of an import counts as usage.
+    - A recorded payment id is never overwritten; one of the same import counts as recorded by it.
+    - Imports do not count as usage.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def begin(self, new: NewImport) -> Import:
-        """Raise `ImportOutdatedError` if another command has begun to import this file into the project."""
+        """Raise `ImportOutdatedError` if another command is already importing this file into the project."""
         row = msgspec.structs.asdict(new) | {"state": ImportState.RUNNING, "rows": 0, "counts": "{}"}
         with self._database.writing() as tx:
             insert = upsert(tx.dialect.name, imports).values(row).on_conflict_do_nothing().returning(imports.c.number)
@@ -82,7 +82,7 @@ class ImportLedger:
         return self._found(of_projects & (imports.c.state != ImportState.UNDONE), imports_max)
 
     def restart(self, number: int) -> Import:
-        """Go back to the first row: the warehouse lacks rows that were stored."""
+        """Go back to the first row: the warehouse has lost stored rows."""
         with self._database.writing() as tx:
             return _change(tx, number, {ImportState.RUNNING}, rows=0, counts="{}")
 
@@ -110,9 +110,9 @@ class ImportLedger:
             return _change(tx, number, set(ImportState) - {ImportState.UNDONE}, state=ImportState.UNDOING)
 
     def undo_money(self, number: int) -> Iterator[int]:
-        """Delete payments and subscription versions in small transactions; yield how many each has deleted.
+        """Delete payments and subscription versions in small transactions; yield the number deleted by each.
 
-        Totals and MRR are afterwards as if they had never been recorded. Repeating it deletes the rest.
+        Totals and MRR are then as if they had never been recorded. Repeating it deletes the rest.
         """
         found = self.find(number)
         if found is None:
@@ -127,7 +127,7 @@ class ImportLedger:
             return _change(tx, number, {ImportState.UNDOING}, state=ImportState.UNDONE, ended_at=ended_at)
 
     def reopen_days(self, first: date) -> None:
-        """Reopen this day and all later ones. A count that is being computed now will not be stored, either."""
+        """Reopen this day and all later ones. Counts being computed will not be stored."""
         with self._database.writing() as tx:
             reopen_days(tx, first)
 
@@ -175,7 +175,7 @@ def _text_of(counts: ImportCounts) -> str:
 
 
 def _record_payments(tx: sa.Connection, sent: Sequence[Payment], source: str) -> int:
-    """Record the new ones; return how many ids were recorded before, by others than this import, or repeat in it."""
+    """Record the new ones; return the number of ids repeated in this import or already recorded by another source."""
     first = {(payment.project, payment.id): payment for payment in reversed(sent)}
     recorded: dict[PaymentKey, str] = {
         (project, id_): of
@@ -193,7 +193,7 @@ def _record_payments(tx: sa.Connection, sent: Sequence[Payment], source: str) ->
 
 
 def _has_whole(payment: Payment, sent: Collection[PaymentKey], recorded: Collection[PaymentKey]) -> bool:
-    """Return whether a part of a payment comes with that payment, which is new."""
+    """Return whether a part of a payment comes together with that new payment."""
     if payment.part_of is None:
         return True
     whole = (payment.project, payment.part_of)

@@ -36,7 +36,7 @@ class IngestStatsReader:
         self._database = database
 
     def counts(self, project: str, window: Window) -> list[IngestCount]:
-        """Return the count of each label in these days and when it was last counted, by label; no uses of keys."""
+        """Return the count and last time of each label in these days, by label, without key uses."""
         query = (
             sa.select(arrivals.c.word, sa.func.sum(arrivals.c.count), sa.func.max(arrivals.c.last_at))
             .where(
@@ -52,9 +52,9 @@ class IngestStatsReader:
     def key_uses(self, since: int, now: int) -> dict[str, int]:
         """Return the last use of each key used after a moment, by key id; all in epoch ms.
 
-        A use is later than now if a clock ran ahead.
+        A use may be later than now if a clock was fast.
         """
-        months = [day.isoformat() for day in month_starts_between(since, now)]  # Few rows, unlike those of all days.
+        months = [day.isoformat() for day in month_starts_between(since, now)]  # far fewer rows than by day
         query = (
             sa.select(arrivals.c.word, sa.func.max(arrivals.c.last_at))
             .where(arrivals.c.day.in_(months), _IS_KEY_USE, arrivals.c.last_at > since)

@@ -35,14 +35,14 @@ class SqlLeaseStore:
             tx.execute(update_during(turn).values(holder=None))
 
     def current(self) -> Lease | None:
-        """Return who holds the lease, for operators; None if it is free or has expired."""
+        """Return the current lease, for operators; None if it is free or has expired."""
         with self._database.reading() as tx:
             left_ms = load_lease.c.expires_at - now_ms(tx.dialect.name)
             holder, left = tx.execute(sa.select(load_lease.c.holder, left_ms)).one()
         return Lease(holder, left / 1000) if holder is not None and left > 0 else None
 
     def renewed_s_ago(self, ttl_s: float) -> float:
-        """Return how long ago a turn began or was renewed, even if it has ended since, for operators."""
+        """Return how long ago the last turn began or was renewed, even if it has ended, for operators."""
         with self._database.reading() as tx:
             left_ms: int = tx.execute(sa.select(load_lease.c.expires_at - now_ms(tx.dialect.name))).scalar_one()
         return ttl_s - left_ms / 1000
@@ -55,7 +55,7 @@ def _ttl_ms() -> sa.BindParameter[int]:
 @cache
 def _acquisition(dialect_name: str) -> sa.Update:
     now = now_ms(dialect_name)
-    # A lease that ends later than one granted now was granted before the database's clock was set back.
+    # If a lease ends later than one granted now, the database's clock was set back.
     has_expired = ~load_lease.c.expires_at.between(now + 1, now + _ttl_ms())
     holder = sa.bindparam("by", type_=sa.Text)
     is_free = sa.or_(load_lease.c.holder.is_(None), load_lease.c.holder == holder, has_expired)

@@ -1,4 +1,4 @@
-"""The loader's side of the ledger, and the events sent in one batch with payments until they are loaded."""
+"""The loader's side of the ledger, and unloaded events that were sent in one batch with payments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -39,7 +39,7 @@ class SqlLoadLedger:
     def intend(self, intent: Intent, turn: Turn | None) -> None:
         with self._database.writing() as tx:
             _set_intent(tx, intent.name, turn)
-            # The last step may have been committed after its answer was lost.
+            # The last step may have been committed even though its answer was lost.
             found = dict(tx.execute(sa.select(load_positions.c.stream, load_positions.c.number)).all())
             for stream, before in intent.before.items():
                 if found.get(stream, 0) != before:
@@ -109,15 +109,15 @@ class SqlLoadLedger:
 
 
 def _set_intent(tx: sa.Connection, name: str | None, turn: Turn | None) -> None:
-    """Change the intent if this turn continues. The row stays locked, so no other begins within the transaction."""
+    """Change the intent if this turn is current. The row stays locked, so no other turn begins in the transaction."""
     update = sa.update(load_lease) if turn is None else update_during(turn)
     if tx.execute(update.values(intent=name)).rowcount != 1:
-        raise LeaseLostError("another loader has taken over: the step is left to it")
+        raise LeaseLostError("another loader has taken over this step")
 
 
 def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
-    """Move each position from the start to the end of the step; the row counts show whether it was at the start."""
-    for stream, number in sorted(step.positions.items()):  # In one order, so that two loaders cannot deadlock.
+    """Move each position from the start to the end of the step; row counts show whether it was at the start."""
+    for stream, number in sorted(step.positions.items()):  # In sorted order, so that two loaders cannot deadlock.
         before = step.positions_before.get(stream, 0)
         if before:
             moved = tx.execute(_MOVE, {"of_stream": stream, "before": before, "number": number})
@@ -162,7 +162,7 @@ def append_events(tx: sa.Connection, records: Sequence[bytes]) -> None:
 
 
 def _read_events(tx: sa.Connection, after: int, bytes_max: int) -> list[LogRecord]:
-    """Return at least one record if there is one, else stop before `bytes_max`."""
+    """Return records up to `bytes_max`, but at least one if there is any."""
     query = sa.select(event_outbox).where(event_outbox.c.number > after).order_by(event_outbox.c.number)
     records: list[LogRecord] = []
     size = 0

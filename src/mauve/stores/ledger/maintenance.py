@@ -1,4 +1,4 @@
-"""Erase a person from the ledger, where money and counts stay, or a whole project."""
+"""Erase a person from the ledger without changing money and counts, or delete a whole project."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
@@ -11,14 +11,14 @@ from mauve.stores.maintenance import DeletedEntries, ErasedEntries
 from mauve.stores.sql.database import Database
 
 _ROWS_AT_ONCE: Final = 1_000
-_CHANGES_AT_ONCE: Final = 200  # in one transaction, so that writers get their turns in between
+_CHANGES_AT_ONCE: Final = 200  # per transaction, so that writers can run in between
 _DELETIONS_AT_ONCE: Final = 500  # likewise
 _TABLES_BY_PROJECT: Final = tuple(table for table in metadata.sorted_tables if "project" in table.c)
 _NOTHING: Final = b"{}"
 
 
 class LedgerMaintenance:
-    """Works while others record and load.
+    """Safe to use while others record and load.
 
     - A payment keeps its id, digest, times and money, so a repeat is still a duplicate.
     - A subscription version keeps its id and everything that MRR depends on.
@@ -36,7 +36,7 @@ class LedgerMaintenance:
         )
 
     def delete_project(self, project: str) -> DeletedEntries:
-        """Delete everything about a project, in steps. Calling it again after an interruption deletes the rest."""
+        """Delete everything about a project, in steps. Repeat it after an interruption to delete the rest."""
         deleted = {table.name: self._delete_rows(table, project) for table in _TABLES_BY_PROJECT}
         return DeletedEntries(
             payments=deleted[payments.name],

@@ -1,4 +1,4 @@
-"""A number for each project that rises with every change of its money."""
+"""A revision number per project that increases with every change of its money."""
 
 from collections.abc import Collection
 from functools import cache
@@ -10,7 +10,7 @@ from mauve.stores.sql.dialects import upsert
 
 
 def raise_revisions(tx: sa.Connection, projects: Collection[str]) -> None:
-    """Raise the revisions. Call it last in a transaction: then no two transactions lock these rows in turns."""
+    """Increment the revisions. Call this last in a transaction, so that transactions cannot deadlock on these rows."""
     if projects:
         tx.execute(_raise(tx.dialect.name), [{"project": project, "revision": 1} for project in sorted(projects)])
 

@@ -1,7 +1,7 @@
 """MRR by day, stored as changes. Everything runs within the caller's transaction.
 
-Changes are stored for single days and summed for blocks of days: the level at the end of any day is the sum of few
-rows, and a version dated years back changes as many rows as one dated today.
+Changes are stored for single days and summed for blocks of days: the level at the end of any day is the sum of a few
+rows, and a version dated years ago changes as many rows as one dated today.
 """
 
 from collections import defaultdict
@@ -65,9 +65,9 @@ _other: Final = subscription_versions.alias("other")
 _of_the_same: Final = sa.and_(_other.c.project == _version.c.project, _other.c.key == _version.c.key)
 
 
-# Each is a lookup in the index of versions by history. Among versions of equal time and rank the new ones were
-# recorded last, so the one after them ranks higher or is later. For a comparison of pairs SQLite would scan all equal
-# ones, so the two cases are looked up separately.
+# Each is a lookup in the index of versions by history. Among versions of equal time and rank, the new ones were
+# recorded last, so the next one ranks higher or is later. Comparing pairs would make SQLite scan all equal ones, so the
+# two cases are looked up separately.
 _before_sequence: Final = (
     sa.select(_other.c.sequence)
     .where(

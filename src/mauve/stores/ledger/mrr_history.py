@@ -36,7 +36,7 @@ _of_blocks: Final = sa.and_(
     _changes.block >= sa.bindparam("first"),
     _changes.block < sa.bindparam("end"),
 )
-# Changes that were reverted. They are skipped here, which is all that they cost.
+# Skip reverted changes.
 _is_zero: Final = sa.and_(
     _changes.active == 0, _changes.low % HALF == 0, _changes.high + _changes.low // HALF == sa.literal(0)
 )
@@ -99,14 +99,14 @@ def _on_day(day: int, project: str, totals: Mapping[str, MrrTotal]) -> Iterator[
 
 def _days(tx: sa.Connection, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
     first, end = day_number_of(window.first), day_number_of(window.last) + 1
-    # Close the result in any case: on a server it is a cursor that holds memory there.
+    # Always close the result: on a server, it is a cursor that holds memory there.
     with tx.execute(_DAYS, {"projects": list(projects), "of_span": DAY, "first": first, "end": end}) as rows:
         for project, day, currency, active, high, low in rows:
             yield MrrChange(project, day, currency, active, high * HALF + low)
 
 
 def _blocks_before(day: int) -> Iterator[_Blocks]:
-    """Yield (span, first, end) of the blocks that together hold all days before this one, each once."""
+    """Yield (span, first, end) of the blocks that together cover all days before this one, each once."""
     end = day
     for span, wider in pairwise(SPANS):
         blocks = wider // span

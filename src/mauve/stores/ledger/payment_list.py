@@ -23,7 +23,7 @@ class ListedPayment:
     earned: bool
     user: str | None
     source: str  # `stores.ledger.CLIENT`, or a biller
-    flags: tuple[str, ...] = ()  # what the biller's delivery was warned of; none after an erasure
+    flags: tuple[str, ...] = ()  # warnings about the biller's delivery; none after an erasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class PaymentFilter:
 
 
 class PaymentPosition(NamedTuple):
-    """A payment's place in the list: pages end at one, and continue after it."""
+    """A payment's position in the list; the next page continues after it."""
 
     occurred_at: int
     id: str
@@ -48,7 +48,7 @@ _columns: Final = payments.c
 _SHOWN: Final = (
     *(_columns.id, _columns.occurred_at, _columns.amount, _columns.currency, _columns.earned),
     *(_columns.user, _columns.source),
-    # Only the billers' payloads hold flags, and are short; a client's may be long.
+    # Only billers' payloads hold flags, and they are short; a client's may be long.
     sa.case((_columns.source != CLIENT, _columns.payload)),
 )
 _PLACE: Final = sa.tuple_(_columns.occurred_at, _columns.id)
@@ -78,7 +78,7 @@ class PaymentReader:
         return self._read(query)
 
     def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
-        """Return those of the payments with these ids that exist, in any order."""
+        """Return the existing payments with these ids, in any order."""
         return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
 
     def _read(self, query: sa.Select[Any]) -> list[ListedPayment]:
@@ -95,7 +95,7 @@ def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:
 
 
 def _starts(window: Window, after: PaymentPosition | None) -> sa.ColumnElement[bool]:
-    """Return where the page starts, as one condition: SQLite looks up only one of two in the index."""
+    """Return the start of the page as a single condition: SQLite uses the index for only one."""
     end_ms = midnight_ms(window.last) + DAY_MS
     if after is None or after.occurred_at >= end_ms:
         return _columns.occurred_at < end_ms

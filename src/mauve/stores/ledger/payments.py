@@ -26,7 +26,7 @@ _Id = TypeVar("_Id", str, bytes)
 PaymentKey = tuple[str, str]  # project, id
 _TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
 
-# `(project, id) IN …` scans the whole table on SQLite. Two lists are looked up in the index, pair by pair.
+# `(project, id) IN …` scans the whole table on SQLite. With two lists, it looks up each pair in the index.
 _RECORDED: Final = sa.select(
     *(payments.c.project, payments.c.id, payments.c.digest),
     *(payments.c.claimed_at, payments.c.source, payments.c.occurred_at),
@@ -67,7 +67,7 @@ _SET_TOTAL: Final = (
 
 
 class Claim(NamedTuple):
-    """The part of a payment that a later one with the same id is compared with."""
+    """The part of a payment that is compared with a later one with the same id."""
 
     digest: bytes
     claimed_at: int | None
@@ -80,11 +80,11 @@ class Claim(NamedTuple):
 
 
 class PaymentChangedError(StoreUnavailableError):
-    """Another transaction has changed or deleted a payment since it was read: judge it again."""
+    """Another transaction has changed or deleted a payment since it was read: retry."""
 
 
 def recorded_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
-    """Return the payments recorded under these ids, and perhaps some more."""
+    """Return the payments recorded under these ids, and possibly others."""
     found: dict[PaymentKey, Claim] = {}
     for projects, ids in key_batches(sorted(keys)):
         rows = tx.execute(_RECORDED, {"projects": projects, "ids": ids})
@@ -102,8 +102,8 @@ def outcome_of(payment: Payment, recorded: Claim | None) -> Outcome:
 
 
 def take_over(tx: sa.Connection, sources: Mapping[PaymentKey, str], recorded: Mapping[PaymentKey, Claim]) -> None:
-    """Make imported payments those of the sources that sent them, too: undoing the import must not delete them."""
-    # In the order in which undoing locks them.
+    """Assign imported payments to the sources that also sent them, so that undoing the import does not delete them."""
+    # In the same lock order as undoing an import.
     for key in sorted(sources, key=lambda key: (key[0], recorded[key].occurred_at, key[1])):
         project, id_ = key
         names = {"of_project": project, "of_id": id_, "of_source": recorded[key].source, "new_source": sources[key]}
@@ -117,7 +117,7 @@ def insert_payments(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> Non
 
 
 def insert_one_by_one(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> set[PaymentKey]:
-    """Store payments one by one; return those that another transaction has stored first, and their parts."""
+    """Store payments one at a time; return those that another transaction stored first, and their parts."""
     insert = _insert_unless_there(tx.dialect.name)
     lost: set[PaymentKey] = set()
     for key in sorted(new, key=lambda key: (new[key].part_of is not None, key)):  # parts after the whole
@@ -209,7 +209,7 @@ def _day_name(days: int) -> str:
 
 
 def key_batches(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], list[_Id]]]:
-    """Split sorted keys into lists of projects and ids whose product has few pairs besides the keys."""
+    """Split sorted keys into lists of projects and ids whose product has few extra pairs."""
     projects: dict[str, None] = {}  # in order, each once
     ids: dict[_Id, None] = {}
     for project, id_ in keys:

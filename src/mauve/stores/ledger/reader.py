@@ -16,9 +16,9 @@ _ROWS_AT_ONCE: Final = 1_000
 
 
 class LedgerReader:
-    """What the query plane reads. Amounts are exact.
+    """The query plane's reader. Amounts are exact.
 
-    Generators read as they are consumed, in one transaction; closing one early ends it.
+    Generators read in one transaction as they are consumed; closing one early ends the transaction.
     """
 
     def __init__(self, database: Database) -> None:
@@ -35,7 +35,7 @@ class LedgerReader:
         window: Window,
         earned: bool,  # noqa: FBT001 - a stored value, not a switch
     ) -> Generator[tuple[str, str, str, int], None, None]:
-        """Yield (project, day, currency, total) for days with payments, in this order; never hold all in memory."""
+        """Yield (project, day, currency, total) for days with payments, in this order, without buffering all."""
         totals = day_totals.c
         query = (
             sa.select(totals.project, totals.day, totals.currency, totals.total)
@@ -64,10 +64,9 @@ class LedgerReader:
         )
 
     def mrr_changes(self, projects: Collection[str], window: Window) -> Generator[MrrChange, None, None]:
-        """Yield the changes of MRR by project and day, without holding all in memory.
+        """Yield the changes of MRR by project and day, without buffering all.
 
-        Earlier changes are on the first day of the window, in addition to that day's own; versions dated after it are
-        omitted.
+        The first day of the window includes all earlier changes; versions dated after the window are omitted.
         """
         with self._database.reading() as tx:
             yield from changes_in(tx, projects, window)

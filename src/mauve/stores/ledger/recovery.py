@@ -1,4 +1,4 @@
-"""Bring the ledger in line with a warehouse that is newer, or with a log that was lost."""
+"""Reconcile the ledger with a newer warehouse or a lost log."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -12,29 +12,29 @@ from mauve.stores.sql.dialects import upsert
 
 
 def raise_outbox_head(database: Database, number: int) -> None:
-    """Let new records of the ledger's own stream follow this number: the warehouse has rows of those up to it."""
+    """Continue numbering the ledger's stream after this record: the warehouse has rows up to it."""
     with database.writing() as tx:
         tx.execute(sa.update(event_outbox_head).where(event_outbox_head.c.number < number).values(number=number))
 
 
 def unknown_imports(database: Database, stored: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return those of these imports, by project and number, that the ledger does not know."""
+    """Return the imports, by project and number, that are missing from the ledger."""
     with database.reading() as tx:
         known = {(project, number) for project, number in tx.execute(sa.select(imports.c.project, imports.c.number))}
     return sorted(set(stored) - known)
 
 
 def raise_import_number(database: Database, number: int) -> None:
-    """Let new imports follow this number: the warehouse has rows of those up to it. On PostgreSQL."""
+    """Continue numbering imports after this one: the warehouse has rows up to it. PostgreSQL only."""
     sequence = sa.func.pg_get_serial_sequence(imports.name, imports.c.number.name)
     with database.writing() as tx:
         tx.execute(sa.select(sa.func.setval(sequence, sa.func.greatest(sa.func.nextval(sequence), number))))
 
 
 def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> None:
-    """Mark every record of these streams loaded, up to the given number: the streams are lost.
+    """Mark every record of these lost streams as loaded, up to the given number.
 
-    The ledger may be older than a stream, and not know it. An unfinished range keeps its other streams.
+    A stream may be missing from an older ledger. An unfinished range keeps its other streams.
     """
     with database.writing() as tx:
         name = tx.execute(sa.select(load_lease.c.intent).with_for_update()).scalar_one()
@@ -49,6 +49,6 @@ def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> No
 
 
 def keep_dead_letters(database: Database, letters: Sequence[DeadLetter]) -> None:
-    """Keep what was lost outside of a load step, until an operator deletes it."""
+    """Record losses outside of a load step, until an operator deletes them."""
     with database.writing() as tx:
         tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in letters])

@@ -1,6 +1,6 @@
-"""The ledger's tables as queries see them. Its migrations create them; a test keeps the two in step.
+"""The ledger's tables for queries. Its migrations create them; a test keeps the two in sync.
 
-They are separate from the catalog's: in the embedded service they have their own file, which every ingest process
+They are separate from the catalog's: in the embedded service, they have their own file, which every ingest process
 writes to.
 """
 
@@ -58,7 +58,7 @@ def _version_columns() -> list[sa.Column[Any]]:
         sa.Column("currency", sa.Text, nullable=False),
         sa.Column("payload", sa.LargeBinary, nullable=False),
         sa.Column("rank", sa.LargeBinary, nullable=False),  # empty if there is none
-        sa.Column("customer", AnyText),  # as the biller names the person; None: unknown, or erased
+        sa.Column("customer", AnyText),  # the biller's name for the person; None: unknown or erased
         sa.Column("plan", AnyText),
     ]
 
@@ -71,7 +71,7 @@ subscription_versions: Final = sa.Table(
     sa.Column("project", sa.Text, nullable=False),
     sa.Column("key", sa.LargeBinary, nullable=False),
     *_version_columns(),
-    # Covers the queries of the MRR history, in their order: the table itself is not read.
+    # Covers the queries of the MRR history: the table itself is not read.
     sa.Index(
         "ix_subscription_versions_history",
         *("project", "key", "at", "rank", "sequence", "status", "currency", "mrr"),
@@ -92,7 +92,7 @@ subscriptions: Final = sa.Table(
     sa.Column("project", sa.Text, primary_key=True),
     sa.Column("key", sa.LargeBinary, primary_key=True),
     *_version_columns(),
-    # One for each order of the list. Filters by status, and counts by status and currency, read an index only.
+    # One for each order of the list. Filters by status, and counts by status and currency, read only an index.
     sa.Index("ix_subscriptions_mrr", "project", "currency", "mrr", "key", "status"),
     sa.Index("ix_subscriptions_updated", "project", "at", "key", "status"),
     sa.Index("ix_subscriptions_status", "project", "status", "at", "key", "currency"),
@@ -117,7 +117,7 @@ money_revisions: Final = sa.Table(
     "money_revisions",
     metadata,
     sa.Column("project", sa.Text, primary_key=True),
-    sa.Column("revision", sa.BigInteger, nullable=False),  # rises with every change of day totals or subscriptions
+    sa.Column("revision", sa.BigInteger, nullable=False),  # increases with every change of day totals or subscriptions
 )
 
 event_outbox: Final = sa.Table(
@@ -130,7 +130,7 @@ event_outbox: Final = sa.Table(
 event_outbox_head: Final = sa.Table(
     "event_outbox_head",
     metadata,
-    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # a single row
     sa.Column("number", sa.BigInteger, nullable=False),  # the last number assigned
 )
 
@@ -144,11 +144,11 @@ load_positions: Final = sa.Table(
 load_lease: Final = sa.Table(
     "load_lease",
     metadata,
-    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # a single row
     sa.Column("holder", sa.Text),  # None: free
     sa.Column("epoch", sa.BigInteger, nullable=False),  # increases with every turn
     sa.Column("expires_at", sa.BigInteger, nullable=False),  # epoch ms, by the database's clock
-    sa.Column("intent", sa.Text),  # the name of the range that may be stored and is not finished
+    sa.Column("intent", sa.Text),  # the name of the unfinished range
 )
 
 usage: Final = sa.Table(
@@ -164,7 +164,7 @@ first_seen: Final = sa.Table(
     metadata,
     sa.Column("project", sa.Text, primary_key=True),
     sa.Column("at", sa.BigInteger, nullable=False),
-    sa.Column("noted", sa.Boolean, nullable=False, index=True),  # whether the catalog knows
+    sa.Column("noted", sa.Boolean, nullable=False, index=True),  # whether the catalog has it
 )
 
 dead_letters: Final = sa.Table(
@@ -182,9 +182,9 @@ dead_letters: Final = sa.Table(
 closed_days: Final = sa.Table(
     "closed_days",
     metadata,
-    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # there is one row, or none
+    sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # a single row, or none
     sa.Column("through", sa.Text, nullable=False),  # YYYY-MM-DD; before 1970 if no day is closed
-    # Increases whenever days are reopened: a count that was begun before is not stored.
+    # Increases whenever days are reopened, so that counts begun earlier are not stored.
     sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"),
 )
 

@@ -1,4 +1,4 @@
-"""List current subscriptions, in one of several orders, with the MRR that they add up to."""
+"""List current subscriptions, in one of several orders, with their total MRR."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class CurrentSubscription:
     status: str
     mrr: int
     currency: str
-    customer: str | None = None  # as the biller names the person; None: unknown, or erased
+    customer: str | None = None  # the biller's name for the person; None: unknown or erased
     plan: str | None = None
 
     @property
@@ -50,7 +50,7 @@ class SubscriptionOrder(StrEnum):
 
 
 SubscriptionPosition = tuple[str | int | bytes, ...]
-"""The values by which a list is ordered, and the key: pages end at one, and continue after it."""
+"""The sort values and the key of the last row of a page; the next page continues after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ def position_of(each: CurrentSubscription, order: SubscriptionOrder) -> Subscrip
 
 
 class SubscriptionSummary(NamedTuple):
-    """MRR, the counts behind it and a part of the list, all of one moment."""
+    """A consistent view of MRR, its counts and a part of the list."""
 
     mrr: Sequence[tuple[str, int]]  # currency and sum, for each currency with an active subscription
     counts: Sequence[SubscriptionCount]  # most frequent first
@@ -82,7 +82,7 @@ class SubscriptionSummary(NamedTuple):
 
 
 _columns: Final = subscriptions.c
-# An id is limited only by the body size. Cut it in the database, where even a fully escaped one is long enough.
+# An id is limited only by the body size. Truncate it in the database, with room for a fully escaped one.
 _ID: Final = sa.type_coerce(sa.func.substr(_columns.id, 1, 2 * (ID_CHARACTERS_SHOWN + 1)), AnyText)
 _SHOWN: Final = (
     *(_columns.key, _ID, _columns.at, _columns.status, _columns.mrr, _columns.currency),
@@ -90,7 +90,7 @@ _SHOWN: Final = (
 )
 _COUNT: Final = sa.func.count()
 
-# All columns of an order have the same direction, so that a page starts at one comparison of rows.
+# All columns of an order have the same direction, so that one row comparison finds the start of a page.
 _ORDERS: Final[Mapping[SubscriptionOrder, tuple[sa.Column[Any], ...]]] = {
     SubscriptionOrder.UPDATED: (_columns.at, _columns.key),
     SubscriptionOrder.MRR: (_columns.currency, _columns.mrr, _columns.key),
@@ -100,7 +100,7 @@ _DESCENDING: Final = frozenset({SubscriptionOrder.UPDATED, SubscriptionOrder.MRR
 
 
 class SubscriptionReader:
-    """Pages contain every subscription once, unless its place changes."""
+    """Pages contain every subscription once, unless its position changes."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -110,7 +110,7 @@ class SubscriptionReader:
             return _page(tx, project, query, limit)
 
     def with_ids(self, project: str, ids: Sequence[str]) -> list[CurrentSubscription]:
-        """Return those of the subscriptions with these ids that exist, in any order."""
+        """Return the existing subscriptions with these ids, in any order."""
         keys = [key_of(id_) for id_ in ids]
         with self._database.reading() as tx:
             return _listed(tx, sa.select(*_SHOWN).where(_columns.project == project, _columns.key.in_(keys)))
@@ -134,7 +134,7 @@ def _page(tx: sa.Connection, project: str, query: SubscriptionQuery, limit: int)
         select = select.where(_columns.status == query.status)
     if query.named is not None:
         select = select.where(_columns.key.in_([key_of(query.named), *_keys_of_customer(tx, project, query.named)]))
-        # These are few. Hide the order from SQLite, which would walk its index instead of looking the rows up.
+        # These are few. Hide the order from SQLite, which would otherwise scan its index instead of looking rows up.
         columns = [sa.func.coalesce(column, column) for column in columns]
     if query.after is not None:
         values = zip(query.after, columns, strict=True)
@@ -149,7 +149,7 @@ def _listed(tx: sa.Connection, select: sa.Select[Any]) -> list[CurrentSubscripti
 
 
 def _keys_of_customer(tx: sa.Connection, project: str, customer: str) -> list[bytes]:
-    """Return the customer's latest subscriptions, for a list of keys: SQLite would read all rows to answer an OR."""
+    """Return the keys of the customer's latest subscriptions: for an OR, SQLite would read all rows."""
     of_customer = sa.select(_columns.key).where(_columns.project == project, _columns.customer == customer)
     latest = of_customer.order_by(_columns.at.desc(), _columns.key.desc()).limit(CUSTOMER_SUBSCRIPTIONS_MAX)
     return [key for (key,) in tx.execute(latest)]

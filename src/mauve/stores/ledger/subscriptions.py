@@ -15,7 +15,7 @@ from mauve.stores.ledger.schema import subscription_versions, subscriptions
 from mauve.stores.sql.dialects import upsert
 
 _VERSIONS_AT_ONCE: Final = 500
-_LATE_AT_ONCE: Final = 100  # Equal ones among them block each other.
+_LATE_AT_ONCE: Final = 100  # per statement; transactions with equal ones block each other
 _CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank", "customer", "plan")
 
 _Key = tuple[str, bytes]  # project, and digest of the subscription's id
@@ -62,7 +62,7 @@ def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
 
 
 def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
-    """Return the current rows, locked so that versions of one subscription are recorded one after the other."""
+    """Return the current rows, locked so that versions of one subscription are recorded sequentially."""
     keys = sorted({(row["project"], row["key"]) for row in rows})
     return {
         (project, key): _Current(at, rank, _contribution(status, currency, mrr))
@@ -76,7 +76,7 @@ def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Curr
 def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
     """Store the winners as current, in sorted order so that PostgreSQL transactions cannot deadlock.
 
-    If another transaction has created a row first, the insert fails and everything is retried.
+    If another transaction creates a row first, the insert fails and everything is retried.
     """
     new = [winners[key] for key in sorted(winners) if key not in stored]
     changed = [winners[key] for key in sorted(winners) if key in stored]
@@ -87,7 +87,7 @@ def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_K
 
 
 def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
-    """Record versions older than the current one. One with a rank that is already recorded is a repeat."""
+    """Record versions older than the current one. A ranked version that is already recorded is a repeat."""
     for start in range(0, len(late), _LATE_AT_ONCE):
         some = late[start : start + _LATE_AT_ONCE]
         new = tx.execute(_append_unless_there(tx.dialect.name), some).scalars().all()

@@ -27,7 +27,7 @@ _CURRENT: Final = tuple(column.name for column in subscriptions.c)
 
 
 def delete_payments(database: Database, project: str, source: str) -> Iterator[int]:
-    """Yield how many each transaction has deleted."""
+    """Yield the number deleted by each transaction."""
     after: tuple[int, str] = (-(2**62), "")
     place = sa.tuple_(payments.c.occurred_at, payments.c.id)
     while True:
@@ -55,7 +55,7 @@ def delete_payments(database: Database, project: str, source: str) -> Iterator[i
 
 
 def _delete_empty_totals(tx: sa.Connection, project: str, changed: set[tuple[str, str, bool]]) -> None:
-    """Delete the totals of days without payments. A total of zero stays if a payment of zero makes it."""
+    """Delete the totals of days without payments, but keep a zero total that stems from payments of zero."""
     for day, currency, earned in sorted(changed):
         begins_at = midnight_ms(date.fromisoformat(day))
         is_left = sa.exists().where(
@@ -111,7 +111,7 @@ def delete_versions(database: Database, project: str, number: int) -> Iterator[i
 
 @dataclass(slots=True)
 class _Histories:
-    """The latest version so far: of all, and of those that stay."""
+    """The latest version so far: of all, and of those to keep."""
 
     of_all: MrrContribution | None = None
     of_kept: MrrContribution | None = None
@@ -119,7 +119,7 @@ class _Histories:
 
 
 def _without_imported(tx: sa.Connection, project: str, key: bytes, prefix: bytes, sums: MrrSums) -> None:
-    """Sum up how MRR changes without the imported versions, and make the latest of the others current."""
+    """Add up the MRR changes from removing the imported versions, and make the latest remaining one current."""
     tx.execute(_LOCK, {"of_project": project, "of_key": key})
     seen = _Histories()
     history = tx.execute(_HISTORY, {"of_project": project, "of_key": key})

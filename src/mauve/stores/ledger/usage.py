@@ -1,4 +1,4 @@
-"""What the ledger has counted: usage, and the first event of each project.
+"""The ledger's counts: usage, and the first event of each project.
 
 Writes run within the caller's transaction, in sorted order so that PostgreSQL transactions cannot deadlock.
 """
@@ -23,10 +23,10 @@ _ROWS_AT_ONCE: Final = 256
 
 
 class UsageReader:
-    """What the ledger has counted.
+    """Reads usage.
 
     - `counted` reads in one transaction: an event is either in `events` or after `positions`, never both.
-    - `mixed` holds the records after the position and above `mixed_after` of the given organizations. Asking again from
+    - `mixed` holds the given organizations' records after the position and above `mixed_after`. Continuing from
       `mixed_through` misses none.
     """
 
@@ -71,7 +71,7 @@ def _waiting_from(rows: Iterable[tuple[int, bytes]]) -> Iterator[PendingEvents]:
         try:
             batch = unpacked(header)
         except MalformedBatchError:
-            continue  # It will not be counted when loaded, either.
+            continue  # Loading will not count it, either.
         yield PendingEvents(number, OrgPeriod(batch.org_id, period_of(batch.received_at)), batch.event_count)
 
 
@@ -85,7 +85,7 @@ def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, st
 
 
 def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
-    """Record the earliest time at which each project was seen; mark a new one for the catalog.
+    """Record when each project was first seen; mark new projects for the catalog.
 
     Streams are loaded and payments recorded in parallel, so an earlier event may be recorded later.
     """

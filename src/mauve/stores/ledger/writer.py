@@ -61,7 +61,7 @@ class SqlLedgerWriter:
         with self._database.writing() as tx:
             recorded = recorded_payments(tx, keys)
             accepted = store(tx, _new_payments(entries, recorded), recorded)
-            outcomes = _judge(entries, recorded)
+            outcomes = _outcomes(entries, recorded)
             # Before the totals: undoing an import locks its payments first.
             take_over(tx, _imported_before(entries, outcomes, recorded), recorded)
             if accepted:
@@ -84,7 +84,7 @@ def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]])
 
 
 def _lost_a_race(error: StoreUnavailableError) -> bool:
-    """Return whether another PostgreSQL transaction has recorded or changed one of our payments first."""
+    """Return whether another PostgreSQL transaction recorded or changed one of our payments first."""
     if isinstance(error, PaymentChangedError):
         return True
     cause = error.__cause__
@@ -93,7 +93,7 @@ def _lost_a_race(error: StoreUnavailableError) -> bool:
 
 
 def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
-    """Return the first payment with each new id; a part only together with its payment."""
+    """Return the first payment with each new id, and parts only together with their payment."""
     new: _Payments = {}
     for entry in entries:
         accepted_here: set[PaymentKey] = set()
@@ -116,18 +116,18 @@ def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Pa
 
 
 def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _Payments:
-    """Store what is still new, and add the rest to the recorded ones, so that no race is lost."""
+    """Store payments that are still new, and add the rest to the recorded ones, so that no race is lost."""
     lost = insert_one_by_one(tx, new)
     recorded |= recorded_payments(tx, lost)
     return {key: payment for key, payment in new.items() if key not in lost}
 
 
-def _judge(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
+def _outcomes(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
     """Decide in order: a new payment counts as recorded for later ones, even of its own entry."""
-    return [_judge_entry(entry.payments, recorded) for entry in entries]
+    return [_entry_outcomes(entry.payments, recorded) for entry in entries]
 
 
-def _judge_entry(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome]:
+def _entry_outcomes(payments: Sequence[Payment], recorded: _Claims) -> list[Outcome]:
     outcomes: list[Outcome] = []
     accepted_here: set[PaymentKey] = set()
     for payment in payments:

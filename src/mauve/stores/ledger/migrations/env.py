@@ -8,7 +8,7 @@ attributes = context.config.attributes
 context.configure(
     connection=attributes["connection"],
     target_metadata=metadata,
-    # A table of its own: the catalog may live in the same database.
+    # A separate table: the catalog may be in the same database.
     version_table=attributes["version_table"],
 )
 context.run_migrations()
