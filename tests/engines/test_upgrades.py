@@ -97,7 +97,7 @@ def test_an_older_release_goes_on_with_tables_that_suit_it_and_refuses_others(on
         assert "revision 9001" in findings["catalog"]["detail"]
     with running(data, "--workers", "1") as service:
         assert works(service, token), "it starts"
-        with pytest.raises(UnsupportedServerError, match=r"runs a release too old .* stop or upgrade it first"):
+        with pytest.raises(UnsupportedServerError, match=r"runs a release that is too old .* stop or upgrade it first"):
             migrate(opened(url, newest), newest)
         assert works(service, token), "nothing was changed"
     migrate(opened(url, newest), newest)

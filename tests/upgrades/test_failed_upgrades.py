@@ -190,7 +190,7 @@ def test_data_of_a_newer_release_is_refused_with_both_versions(data, chain):
     for arguments in (("serve", "--port", "0", "--ingest-port", "0"), ("org", "list")):
         done = mauve(data, *arguments)
         assert done.returncode == 1, done.stderr
-        assert f"the {name} is at revision 9001 and this release knows {NEWEST[name]}: run the newer" in done.stderr
+        assert f"the {name} is at revision 9001, but this release supports {NEWEST[name]}: run the newer" in done.stderr
         assert done.stderr.count("\n") == 1, "one sentence"
     assert dumped(data) == before
 

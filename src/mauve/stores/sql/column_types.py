@@ -22,7 +22,7 @@ def unescaped(text: str) -> str:
 
 
 class AnyText(sa.TypeDecorator[str]):
-    """Text that may contain NUL. Equal texts are stored as equal texts."""
+    """Text that may contain NUL. Equal texts have equal stored forms."""
 
     impl = sa.Text
     cache_ok = True

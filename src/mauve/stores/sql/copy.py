@@ -1,4 +1,4 @@
-"""Copy all rows of a database into another, in small transactions that a later run continues."""
+"""Copy all rows of a database into another, in small transactions, so that a later run can resume."""
 
 import json
 from base64 import b64decode, b64encode
@@ -12,7 +12,7 @@ from mauve.stores.sql.dialects import upsert
 
 _ROWS_AT_ONCE: Final = 2_000
 
-# Where the copy of each table has come: the key of the last row. In the target, so that it moves with the rows.
+# The progress per table: the key of the last row. Stored in the target, so that it advances with the rows.
 _progress: Final = sa.Table(
     "copied",
     sa.MetaData(),
@@ -50,7 +50,7 @@ def has_progress(target: Database) -> bool:
 
 
 def _copy_some(source: Database, target: Database, table: sa.Table) -> int:
-    """Copy the next rows in the order of their keys, and return how many."""
+    """Copy the next rows in key order, and return their number."""
     key = list(table.primary_key.columns)
     with target.writing() as tx:
         after = tx.execute(sa.select(_progress.c.after).where(_progress.c.name == table.name)).scalar_one_or_none()
@@ -61,7 +61,7 @@ def _copy_some(source: Database, target: Database, table: sa.Table) -> int:
         with source.reading() as reading:
             rows = [_by_key(table, row) for row in reading.execute(query)]
         if rows:
-            # A row may be there already: a migration inserts some, and an earlier run may have died after its commit.
+            # A row may already exist: migrations insert some, and an earlier run may have died after its commit.
             insert = upsert(tx.dialect.name, table)
             others = {column.key: insert.excluded[column.key] for column in table.columns if not column.primary_key}
             tx.execute(

@@ -18,7 +18,7 @@ from mauve.stores.sql.postgresql import set_wait
 from mauve.stores.sql.shared_pool import acquire, release
 
 _CONNECTION_LOST: Final = ("08", "57P")  # PostgreSQL: the connection failed, the server is stopping
-_CONNECTIONS: Final = sa.text(  # not of pg_stat_activity: it tells an ordinary role little about the sessions of others
+_CONNECTIONS: Final = sa.text(  # not pg_stat_activity, which shows an ordinary role little about other sessions
     "SELECT sum(numbackends),"
     " current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int"
     " FROM pg_stat_database"
@@ -30,11 +30,11 @@ def sqlite_url(path: Path) -> sa.URL:
 
 
 TimeOf = Callable[[sa.Connection, int], int]
-"""Returns the time in epoch milliseconds at which a transaction happens, given the time of the machine."""
+"""Returns the time of a transaction in epoch milliseconds, given the machine's time."""
 
 
 def server_time(connection: sa.Connection, _machine_ms: int) -> int:
-    """Return the server's time: machines that share a database share windows and expiry, whatever their clocks say."""
+    """Return the server's time, so that machines that share a database agree on windows and expiry."""
     return connection.execute(sa.select(now_ms(connection.dialect.name))).scalar_one()
 
 
@@ -45,8 +45,8 @@ def machine_time(_connection: sa.Connection, machine_ms: int) -> int:
 class Database:
     """One SQL database: a SQLite file, or a schema on a PostgreSQL server, whose connections a process shares.
 
-    On a server, a statement may take `statement_s`, and a write transaction without a statement for `idle_s` ends, and
-    with it its locks. One that asks for fewer `connections_max` has connections of its own.
+    On a server, a statement may take `statement_s`, and a write transaction that is idle for `idle_s` ends and releases
+    its locks. With a lower `connections_max`, the database has its own connections.
     Every failure of the engine raises `StoreUnavailableError`.
     """
 
@@ -70,12 +70,12 @@ class Database:
 
     @property
     def is_server(self) -> bool:
-        """Return whether other machines may use the database, too."""
+        """Return whether other machines may also use the database."""
         return self._dialect.is_server
 
     @contextmanager
     def reading(self) -> Iterator[sa.Connection]:
-        """Open a transaction in which every statement sees the same moment."""
+        """Open a transaction in which every statement sees the same snapshot."""
         left_s = seconds_left()
         with self._as_unavailable(), self._dialect.reading() as connection:
             self._set_limits(connection)
@@ -87,7 +87,7 @@ class Database:
     def writing(self, *, is_expendable: bool = False) -> Iterator[sa.Connection]:
         """Open a write transaction; commit when the block ends, roll back if it raises.
 
-        Roll back as well if the caller has given up by then. An expendable commit need not survive a power cut.
+        Also roll back if the caller has given up by then. An expendable commit need not survive a power cut.
         Raise `UnconfirmedError` if the commit is not answered.
         """
         with self._as_unavailable(), self._dialect.writing() as connection, connection.begin() as transaction:
@@ -100,39 +100,39 @@ class Database:
 
     @contextmanager
     def migrating(self) -> Iterator[sa.Connection]:
-        """Open a write transaction that no other process can migrate beside."""
+        """Open a write transaction that excludes migrations by other processes."""
         with self.writing() as connection:
             self._dialect.prepare_to_migrate(connection)
             yield connection
 
     def connections(self) -> tuple[int, int]:
-        """Return how many connections a server has, and how many it allows."""
+        """Return the number of connections to the server, and its limit."""
         with self.reading() as connection:
             used, allowed = connection.execute(_CONNECTIONS).one()
             return int(used), int(allowed)
 
     def programs(self, connection: sa.Connection) -> list[str]:
-        """Return the names of the programs that are connected now, once for each connection."""
+        """Return the program name of each connection."""
         return self._dialect.programs(connection)
 
     def check_server(self) -> None:
-        """Raise unless the server can be reached and is one that this release supports."""
+        """Raise unless the server is reachable and supported by this release."""
         with self.reading() as connection:
             self._dialect.check_server(connection)
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:
-        """Wait until another transaction announces something on the channel, at most for this time.
+        """Wait for a notification on the channel, at most for this time.
 
-        Use it from one thread. If the server is down, wait all of the time.
+        Use this from one thread. If the server is down, wait the whole time.
         """
         ends_at = time.monotonic() + seconds
         try:
             self._dialect.wait_for_notice(channel, seconds)
-        except Exception:  # noqa: BLE001 - of any driver; the next read reports why
+        except Exception:  # noqa: BLE001 - from any driver; the next read reports why
             time.sleep(max(0.0, ends_at - time.monotonic()))
 
     def empty_journal(self, patience_s: float) -> bool:
-        """Empty SQLite's write-ahead log; return False if readers have prevented it all the time."""
+        """Empty SQLite's write-ahead log; return False if readers prevented it throughout."""
         with self._as_unavailable():
             return self._dialect.empty_journal(patience_s, self._statement_s)
 
@@ -142,7 +142,7 @@ class Database:
             release(self._dialect)
 
     def _set_limits(self, connection: sa.Connection, idle_s: float | None = None) -> None:
-        """Set the limits of this transaction that differ from those of the connections, which others use, too."""
+        """Set the limits of this transaction that differ from those of the shared connections."""
         if not self.is_server or (self._statement_s == STATEMENT_S_MAX and idle_s is None):
             return
         wait_s = self._statement_s + HANG_S
@@ -156,7 +156,7 @@ class Database:
         try:
             yield
         except OperationalError as error:
-            state = getattr(error.orig, "sqlstate", None) or _CONNECTION_LOST[0]  # None: there was no answer at all
+            state = getattr(error.orig, "sqlstate", None) or _CONNECTION_LOST[0]  # None: no answer
             if not self.is_server or not state.startswith(_CONNECTION_LOST):
                 raise
             raise UnconfirmedError(self._dialect.reason(error.orig or error)) from error

@@ -1,4 +1,4 @@
-"""What differs between SQL engines, and SQLite's part of it."""
+"""The differences between SQL engines, and the SQLite implementation."""
 
 import sqlite3
 import time
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     pass
 
 CONNECTIONS_MAX: Final = 16  # of one pool
-STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and has to be answered within 20 s
+STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and must be answered within 20 s
 HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
 
 log = structlog.get_logger()
 
 
 class Session(NamedTuple):
-    """What a connection to a server sets."""
+    """The settings of a connection to a server."""
 
     schema: str
     program: str  # shown to others
@@ -33,13 +33,13 @@ class Session(NamedTuple):
 
 
 class Dialect(Protocol):
-    """One engine of SQL, opened on one database."""
+    """An SQL engine, opened on one database."""
 
     engine: sa.Engine
     is_server: bool
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
-        """Open a transaction in which every statement sees the same moment."""
+        """Open a transaction in which every statement sees the same snapshot."""
         ...
 
     def writing(self) -> sa.Connection:
@@ -47,11 +47,11 @@ class Dialect(Protocol):
         ...
 
     def limit_statements(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
-        """End the statements of the block after this time."""
+        """Cancel statements in the block after this time."""
         ...
 
     def commit_quickly(self, connection: sa.Connection) -> None:
-        """Let the commit of this transaction not wait for the disk."""
+        """Commit this transaction without waiting for the disk."""
         ...
 
     def check_server(self, connection: sa.Connection) -> None:
@@ -59,25 +59,25 @@ class Dialect(Protocol):
         ...
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        """Let no other process migrate until this transaction ends, and create the schema."""
+        """Block migrations by other processes until this transaction ends, and create the schema."""
         ...
 
     def programs(self, connection: sa.Connection) -> list[str]:
-        """Return the names of the programs that are connected now, once for each connection."""
+        """Return the program name of each connection."""
         ...
 
     def empty_journal(self, patience_s: float, statement_s: float) -> bool:
-        """Remove deleted content from the journal; return False if readers have prevented it all the time."""
+        """Remove deleted content from the journal; return False if readers prevented it throughout."""
         ...
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:
-        """Wait until another transaction announces something on the channel, at most for this time."""
+        """Wait for a notification on the channel, at most for this time."""
         ...
 
     def close(self) -> None: ...
 
     def reason(self, error: BaseException) -> str:
-        """Say why a statement failed, without the values of any row."""
+        """Describe why a statement failed, without any row values."""
         ...
 
 
@@ -89,7 +89,7 @@ _STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's virtual machine: a fraction
 
 
 class Sqlite:
-    """A file. One transaction writes at a time; readers see the moment at which they began."""
+    """A file. One transaction writes at a time; readers see a snapshot from when they began."""
 
     is_server = False
 
@@ -114,7 +114,7 @@ class Sqlite:
             driver.set_progress_handler(None, 0)
 
     def commit_quickly(self, connection: sa.Connection) -> None:
-        """Do nothing: SQLite decides that for a whole file."""
+        """Do nothing: in SQLite, this is a setting of the whole file."""
 
     def check_server(self, connection: sa.Connection) -> None:
         """Do nothing: SQLite comes with Python."""
@@ -135,7 +135,7 @@ class Sqlite:
         return True
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:  # noqa: ARG002 - the same signature
-        time.sleep(seconds)  # A file announces nothing.
+        time.sleep(seconds)  # SQLite has no notifications.
 
     def close(self) -> None:
         self.engine.dispose()
@@ -145,7 +145,7 @@ class Sqlite:
 
 
 def _truncate_journal(cursor: DBAPICursor) -> bool:
-    """Try once, briefly: while it waits for readers, all writers are blocked."""
+    """Try once, briefly: waiting for readers blocks all writers."""
     cursor.execute("PRAGMA busy_timeout")
     (timeout_ms,) = cursor.fetchone() or (0,)
     cursor.execute(f"PRAGMA busy_timeout = {_JOURNAL_WAIT_MS}")
@@ -170,9 +170,9 @@ def _sqlite_engine(url: sa.URL, patience_s: float) -> sa.Engine:
 
     @event.listens_for(engine, "connect")
     def _prepare(connection: Any, _record: Any) -> None:  # noqa: ANN401 - the driver's own types
-        # Issue BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when a read turns into a write.
+        # Issue BEGIN ourselves: sqlite3 would begin late, and fail instead of waiting when a read becomes a write.
         connection.isolation_level = None
-        # Secure deletion: nothing deleted or overwritten remains in the file.
+        # Secure deletion: deleted and overwritten content does not remain in the file.
         for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "secure_delete=ON"):
             connection.execute(f"PRAGMA {pragma}")
 
@@ -188,9 +188,9 @@ def _sqlite_engine(url: sa.URL, patience_s: float) -> sa.Engine:
 
 
 def _begin_writing(connection: sa.Connection, patience_s: float) -> None:
-    """Take the write lock, polling for it without a pause.
+    """Take the write lock, polling for it continuously.
 
-    SQLite itself polls at intervals of up to 0.1 s, and would never get the lock from a process that writes often.
+    SQLite itself polls at intervals of up to 0.1 s, and would be starved by a process that writes often.
     """
     gives_up_at = time.monotonic() + patience_s
     connection.exec_driver_sql(f"PRAGMA busy_timeout = {_LOCK_POLL_MS}")

@@ -1,7 +1,7 @@
-"""Migrate the tables to the current schema, beside processes of the release before.
+"""Migrate the tables to the current schema, while processes of the previous release are running.
 
-On a server the table of the version also says from which revision on a release works with the tables. A process of an
-older release continues, and starts, as long as that is not newer than what it knows.
+On a server, the version table also holds the oldest compatible revision. Processes of an older release keep working,
+and can start, as long as they know that revision.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from mauve.stores import NewerSchemaError, StoreUnavailableError, UnsupportedSer
 from mauve.stores.sql.database import Database
 
 _COMPATIBLE_FROM: Final = "compatible_from"
-_LOCK_NOT_AVAILABLE: Final = "55P03"  # PostgreSQL's code of a lock timeout
+_LOCK_NOT_AVAILABLE: Final = "55P03"  # PostgreSQL's code for a lock timeout
 
 log = structlog.get_logger()
 
@@ -44,7 +44,7 @@ def newest_revision(chain: Chain) -> str:
 
 
 def program_name(chain: Chain) -> str:
-    """Return how a process tells a server which tables it knows."""
+    """Return the program name, which reports the process's schema revision to the server."""
     return f"mauve {chain.name} {newest_revision(chain)}"
 
 
@@ -55,7 +55,7 @@ def current_revision(database: Database, chain: Chain) -> str | None:
 
 
 def check_not_newer(database: Database, chain: Chain) -> str | None:
-    """Return the revision of the tables; raise if this release does not work with them."""
+    """Return the revision of the tables; raise if this release is incompatible with them."""
     with database.reading() as connection:
         revision = _revision_in(connection, chain)
         if revision is not None and revision > newest_revision(chain):
@@ -64,9 +64,9 @@ def check_not_newer(database: Database, chain: Chain) -> str | None:
 
 
 def migrate(database: Database, chain: Chain) -> None:
-    """Run the missing migrations, all in one transaction. Do nothing if there are none.
+    """Run the missing migrations, if any, in one transaction.
 
-    Several processes may start at once: the first migrates, the others wait for it and find nothing to do.
+    Several processes may start simultaneously: the first migrates, and the others wait and find nothing to do.
     """
     if _is_done(check_not_newer(database, chain), chain):
         return
@@ -88,8 +88,8 @@ def migrate(database: Database, chain: Chain) -> None:
 def migrate_files(files: Sequence[tuple[Database, Chain]]) -> None:
     """Run the missing migrations of several files: all of them, or none if one fails.
 
-    Each file commits on its own, one right after the other. Only a process that dies between the two leaves one file
-    migrated; the next start migrates the other.
+    Each file commits separately, one right after the other. If the process dies in between, the next start migrates the
+    rest.
     """
     for database, chain in files:
         check_not_newer(database, chain)
@@ -102,8 +102,8 @@ def migrate_files(files: Sequence[tuple[Database, Chain]]) -> None:
 
 def _advice_after(error: StoreUnavailableError) -> str:
     if getattr(getattr(error.__cause__, "orig", None), "sqlstate", None) == _LOCK_NOT_AVAILABLE:
-        return "a long query or a backup may be using them: try again when it is over"
-    return "they are as they were: check the server, then try again"
+        return "a long query or a backup may be using them: try again when it has finished"
+    return "they are unchanged: check the server, then try again"
 
 
 def _is_done(revision: str | None, chain: Chain) -> bool:
@@ -118,19 +118,19 @@ def _revision_in(connection: sa.Connection, chain: Chain) -> str | None:
 
 
 def _check_compatible(database: Database, connection: sa.Connection, chain: Chain, revision: str) -> None:
-    """Raise unless the newer release that migrated the tables left them usable for this one."""
+    """Raise unless this release is compatible with the newer tables."""
     newest = newest_revision(chain)
     if not database.is_server:
         raise NewerSchemaError(
-            f"the {chain.name} is at revision {revision} and this release knows {newest}: "
-            "run the newer mauve that migrated it, or restore a backup made before"
+            f"the {chain.name} is at revision {revision}, but this release supports {newest}: "
+            "run the newer mauve that migrated it, or restore an earlier backup"
         )
     oldest = sa.select(sa.column(_COMPATIBLE_FROM, sa.Text)).select_from(sa.table(chain.version_table))
     is_stated = _has_compatible_from(connection, chain)
     if not is_stated or (connection.execute(oldest).scalar_one() or revision) > newest:
         raise UnsupportedServerError(
             f"the {chain.name} at MAUVE_DATABASE_URL was migrated to revision {revision} by a newer release, "
-            f"and this one knows {newest}: install that release on this machine"
+            f"but this one supports {newest}: install that release on this machine"
         )
 
 
@@ -155,13 +155,13 @@ def _upgrade(database: Database, connection: sa.Connection, chain: Chain) -> Non
 
 
 def _refuse_while_older_run(database: Database, connection: sa.Connection, chain: Chain, compatible_from: str) -> None:
-    """Raise if processes are connected that would not work with the migrated tables."""
+    """Raise if connected processes are incompatible with the migrated tables."""
     for program in database.programs(connection):
         _, _, known = program.partition(f"mauve {chain.name} ")
         if known and known < compatible_from:
             raise UnsupportedServerError(
-                f"a machine that uses MAUVE_DATABASE_URL runs a release too old for the tables of this one "
-                f"({chain.name} {known}, and {compatible_from} is needed): stop or upgrade it first"
+                f"a machine that uses MAUVE_DATABASE_URL runs a release that is too old for the new tables "
+                f"({chain.name} {known}, but {compatible_from} is needed): stop or upgrade it first"
             )
 
 

@@ -28,7 +28,7 @@ _PROGRAMS: Final = sa.text(
     "SELECT application_name FROM pg_stat_activity"
     " WHERE datname = current_database() AND application_name IS NOT NULL LIMIT 10000"
 )
-_SCHEMA_LOCK: Final = 0x6D61757665  # any number that other programs in the same database do not use
+_SCHEMA_LOCK: Final = 0x6D61757665  # arbitrary, but unused by other programs in the same database
 _TABLE_LOCK_S_MAX: Final = 4
 _TURN_EVERY_S: Final = 0.5
 _TURN_S_MAX: Final = 3600.0
@@ -36,7 +36,7 @@ _TURN_LOGGED_EVERY_S: Final = 5.0
 
 
 class Postgresql:
-    """A server. Transactions write at the same time; readers see the moment of their first statement."""
+    """A server. Transactions write concurrently; readers see a snapshot from their first statement."""
 
     is_server = True
 
@@ -70,10 +70,10 @@ class Postgresql:
         if shown["server_encoding"] != "UTF8":
             raise UnsupportedServerError("the database's encoding is not UTF8: create it with ENCODING 'UTF8'")
         if shown["fsync"] != "on" or shown["full_page_writes"] != "on":
-            raise UnsupportedServerError("the server may lose what it has stored: set fsync and full_page_writes to on")
+            raise UnsupportedServerError("the server may lose stored data: set fsync and full_page_writes to on")
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        # A table that another program uses for long is not waited for: every other statement would wait as well.
+        # Do not wait long for a table that another program uses: every other statement would queue up.
         for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
             connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))
         _await_turn_to_migrate(connection)
@@ -87,13 +87,13 @@ class Postgresql:
             try:
                 set_wait(connection, statement_s + HANG_S)
                 connection.exec_driver_sql(f"SET statement_timeout = {int(statement_s * 1000)}")
-                connection.exec_driver_sql("VACUUM")  # Until then, the server keeps the old versions of rows.
+                connection.exec_driver_sql("VACUUM")  # Until then, the server keeps old row versions.
             finally:
-                connection.invalidate()  # VACUUM allows no transaction, so the limit is the connection's.
+                connection.invalidate()  # VACUUM cannot run in a transaction, so the limit was set on the connection.
         return True
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:
-        if self._listening is None:  # Return at once: what was announced before is not repeated.
+        if self._listening is None:  # Return immediately: earlier notifications are not repeated.
             self._listening = self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
             self._listening.exec_driver_sql(f"LISTEN {channel}")
             return
@@ -116,13 +116,13 @@ class Postgresql:
         self.engine.dispose()
 
     def reason(self, error: BaseException) -> str:
-        """Return the primary message alone: the details of a violated constraint name the row's values."""
+        """Return only the primary message: the details of a violated constraint contain row values."""
         diagnostics = getattr(error, "diag", None)
         return getattr(diagnostics, "message_primary", None) or str(error).partition("\n")[0]
 
 
 def _await_turn_to_migrate(connection: sa.Connection) -> None:
-    """Wait while another machine migrates, and say so from time to time."""
+    """Wait while another machine migrates, logging it periodically."""
     lock = sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))
     began_at = logged_at = time.monotonic()
     while not connection.execute(lock).scalar_one():
@@ -130,7 +130,7 @@ def _await_turn_to_migrate(connection: sa.Connection) -> None:
         if now - began_at > _TURN_S_MAX:
             raise UnsupportedServerError("another machine has been migrating the database for an hour: see its log")
         if now - logged_at >= _TURN_LOGGED_EVERY_S:
-            log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine migrates")
+            log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine is migrating")
             logged_at = now
         time.sleep(_TURN_EVERY_S)
 
@@ -148,7 +148,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.E
         "lock_timeout": int(patience_s * 1000),
         "idle_in_transaction_session_timeout": int((STATEMENT_S_MAX + HANG_S) * 1000),
         "default_transaction_isolation": r"read\ committed",
-        "synchronous_commit": "on",  # whatever the server's default: a commit that was answered is durable
+        "synchronous_commit": "on",  # overrides the server's default: an answered commit is durable
         "timezone": "UTC",
     }
     arguments = {
@@ -174,7 +174,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.E
     ping = engine.dialect.do_ping
 
     def ping_quickly(connection: Any) -> bool:  # noqa: ANN401 - the driver's own type
-        """Give a connection up soon: a request may have to find out for several of them that the server hangs."""
+        """Give up quickly: a request may have to check several connections while the server hangs."""
         connection.wait_s = _PING_S
         is_alive = ping(connection)
         connection.wait_s = STATEMENT_S_MAX + HANG_S
@@ -185,7 +185,7 @@ def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.E
 
 
 def _bounded_connect(limit_s: float) -> Callable[[Mapping[str, Any]], "psycopg.Connection[Any]"]:
-    """Return how to connect so that a server which does not answer is given up: psycopg itself would wait forever."""
+    """Return a connect function with a time limit: psycopg itself would wait forever."""
     try:
         import psycopg  # noqa: PLC0415 - installed only with an extra
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What the processes of all machines share to keep limits: a row for each, in the catalog's database."""
+"""State shared by the processes of all machines to enforce limits: one row each, in the catalog's database."""
 
 import secrets
 import threading
@@ -19,7 +19,7 @@ from mauve.stores.sql.dialects import now_ms, upsert
 BEAT_EVERY_S: Final = 1.0
 ABSENT_AFTER_S: Final = 5.0
 USE_S: Final = 30.0
-"""How long a process shares a limit after it was last used there."""
+"""How long a process counts as a user of a limit after its last use."""
 _COUNTS_MS: Final = 3 * 86_400_000
 _SHARE_AGAIN_S: Final = 86_400.0
 
@@ -75,7 +75,7 @@ class SqlAcceptedCounts:
         return False
 
     def _counts_from(self, content: bytes) -> dict[int, AcceptedCounts]:
-        """Return the counts, usually those of the last time. Counts of another release that differ count as none."""
+        """Return the counts, usually unchanged since the last call. Ignore counts in another release's format."""
         if content not in self._decoded:
             self._decoded = {known: self._decoded[known] for known in self._seen.values() if known in self._decoded}
             self._decoded[content] = _decoded(content)
@@ -83,9 +83,9 @@ class SqlAcceptedCounts:
 
 
 class SqlPresence:
-    """Counts the processes that use a limit now. A thread beats while this one does.
+    """Counts the processes that currently use a limit. A thread sends heartbeats while this one does.
 
-    While the database is down, the count stays as it was.
+    While the database is down, the count does not change.
     """
 
     def __init__(self, database: Database, process: str) -> None:
@@ -117,7 +117,7 @@ class SqlPresence:
             self._news.wait(BEAT_EVERY_S if is_used else None)
             self._news.clear()
             if time.monotonic() - self._used_at < USE_S:
-                with suppress(StoreUnavailableError):  # The next beat is soon.
+                with suppress(StoreUnavailableError):  # The next heartbeat follows soon.
                     self._beat()
 
     def _beat(self) -> None:

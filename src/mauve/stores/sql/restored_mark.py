@@ -1,7 +1,7 @@
-"""Tell a database from a copy that pg_restore has made of it.
+"""Distinguish a database from a copy made by pg_restore.
 
-A row of the catalog holds the numbers that PostgreSQL gave to its database, its table and the transaction that wrote
-it. A restored row has the same content, but other numbers. What copies files keeps them: a standby, a base backup,
+A row of the catalog holds the ids that PostgreSQL assigned to its database, its table and the transaction that wrote
+it. A restored row has the same content, but other ids. File-level copies keep them: a standby, a base backup,
 pg_upgrade.
 """
 
@@ -27,7 +27,7 @@ _WRITE: Final = sa.text(
 
 
 def is_restored_copy(catalog: Database) -> bool:
-    """Return whether this database was restored from a dump, and nothing has been brought in line since."""
+    """Return whether this database was restored from a dump and is not reconciled yet."""
     if not catalog.is_server:
         return False
     with catalog.reading() as tx:
@@ -35,7 +35,7 @@ def is_restored_copy(catalog: Database) -> bool:
 
 
 def mark_original(catalog: Database, *, is_renewed: bool) -> None:
-    """Let this database be the original: the first time, or once a restored one is in line."""
+    """Mark this database as the original: the first time, or once a restored one is reconciled."""
     if not catalog.is_server:
         return
     with catalog.writing() as tx:

@@ -1,7 +1,7 @@
-"""One pool of connections for each database of a process: everything that opens the same one shares it.
+"""One connection pool per database and process, shared by all users of the database.
 
-Limits of statements are set per transaction, so they need no pool of their own; how long to wait for a connection or a
-lock is up to the first user. A SQLite file has no limit on connections, so each of its users keeps its own.
+Statement limits are set per transaction, so they need no separate pool; the first user decides how long to wait for a
+connection or a lock. A SQLite file has no connection limit, so each user has its own pool.
 """
 
 import threading

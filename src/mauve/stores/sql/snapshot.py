@@ -13,7 +13,7 @@ _BUSY_TIMEOUT_S: Final = 30.0
 
 
 class SqliteSnapshot:
-    """Holds a read transaction: writers continue, and their changes are not in the copy."""
+    """Holds a read transaction: writers continue, but the copy does not include their changes."""
 
     def __init__(self, path: Path) -> None:
         address = f"{path.absolute().as_uri()}?mode=rw"  # a missing file is not created
@@ -30,7 +30,7 @@ class SqliteSnapshot:
             raise StoreUnavailableError(str(error)) from error
 
     def copy_to(self, target: Path, on_bytes: Callable[[int], None]) -> None:
-        """Copy the snapshot into a new file; report regularly how many bytes were added."""
+        """Copy the snapshot into a new file; periodically report the number of bytes added."""
         ((page_bytes,),) = self._connection.execute("PRAGMA page_size").fetchall()
         left = 0
 
