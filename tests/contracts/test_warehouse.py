@@ -246,5 +246,5 @@ def test_tables_are_durable_and_delete_merged_parts_soon(embedded_connection, ta
 def test_more_rows_than_any_range_holds_are_not_taken_for_an_unfinished_one(warehouse, project, stream, monkeypatch):
     load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)] * 3))
     monkeypatch.setattr(clickhouse_warehouse, "_STORED_AFTER_MAX", 2)
-    with pytest.raises(WarehouseUnavailableError, match="restore both to the same moment"):
+    with pytest.raises(WarehouseUnavailableError, match="restore both from the same backup"):
         warehouse.stored_after({stream: 0})

@@ -1,7 +1,7 @@
 """The warehouse: every behavioral event, and sketches of the active users.
 
-A row is identified by `seq`: stream, record number and index in the record, in one integer. A row loaded twice can
-therefore be told from another event with the same content.
+A row is identified by `seq`: stream, record number and index in the record, in one integer. This distinguishes a row
+loaded twice from another event with the same content.
 """
 
 from array import array
@@ -25,11 +25,11 @@ STREAM_SHIFT: Final = _NUMBER_BITS + _ITEM_BITS
 
 
 class WarehouseUnavailableError(Exception):
-    """The engine does not answer; the same rows may load later."""
+    """The engine does not answer; loading the same rows may succeed later."""
 
 
 class RowsRefusedError(Exception):
-    """The engine works and refuses these rows."""
+    """The engine works but refuses these rows."""
 
 
 def first_seq(stream: int, number: int) -> int:
@@ -49,15 +49,14 @@ def last_numbers(seqs: Iterable[int]) -> dict[int, int]:
 class Texts:
     """A column of strings, joined batch by batch.
 
-    A range holds a million small strings. Keeping and traversing them again would cost more than everything else that
-    is done with them.
+    A range holds a million small strings: keeping and traversing them individually would dominate the cost of a load.
     """
 
     __slots__ = ("lengths", "pieces")
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []  # UTF-8, concatenated
-        self.lengths = array("i")  # in bytes, one for each string
+        self.lengths = array("i")  # in bytes, one per string
 
     def extend(self, texts: Sequence[str]) -> None:
         joined = "".join(texts)
@@ -75,8 +74,8 @@ class Texts:
         self._extend_lengths(texts)
 
     def _extend_lengths(self, texts: Sequence[Sized]) -> None:
-        # An array converts numbers one by one; numpy is several times faster. It is large, and processes that only
-        # receive events import this module but never call this.
+        # An array converts numbers one at a time; numpy is several times faster. It is slow to import, and processes
+        # that only receive events import this module but never call this.
         import numpy as np  # noqa: PLC0415
 
         self.lengths.frombytes(np.fromiter(map(len, texts), np.int32, len(texts)).tobytes())
@@ -109,54 +108,54 @@ class EventRows:
 
 
 class SameId(NamedTuple):
-    """The staged rows of one project and id, by index, and when that id was counted before, within the window."""
+    """The staged rows of one project and id, by index, and earlier times at which the id was counted in the window."""
 
     places: list[int]
     counted_at: list[int]  # received_at of each
 
 
 class WarehouseWriter(Protocol):
-    """Where the loader writes: stage, decide what counts, commit.
+    """The loader's writer: stage, decide what counts, commit.
 
     - When `commit` returns, the staged rows are durable: they survive a power cut.
     - A failed `commit` may have stored some of the rows: call `stored_after` before loading them again.
-    - Rows that do not count are stored, but are in no count and no sketch.
+    - Rows that do not count are stored, but not included in any count or sketch.
     - If the staged rows are lost, `commit` fails and stores nothing.
     """
 
     def stage(self, rows: EventRows) -> list[SameId]:
-        """Stage the rows in place of any staged before.
+        """Stage the rows, replacing any staged earlier.
 
-        Return the ids that were counted before, and those shared by several rows.
+        Return the ids that were already counted, and those shared by several rows.
         """
         ...
 
     def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
         """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches.
 
-        A server stores the rows of one range name only once, even if two loaders commit it at the same time.
+        A server stores the rows of one range name only once, even if two loaders commit it concurrently.
         """
         ...
 
     def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
         """Return the rows of all records after the given ones, by stream: seq → whether the row counts.
 
-        Leave out those that were received before a moment; without one, the whole table is scanned.
+        Omit those received before a given time; without one, the whole table is scanned.
         """
         ...
 
     def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
-        """Make `stage` find the ids of those rows that count: the commit that stored them may have failed."""
+        """Make `stage` find the ids of rows that count: the commit that stored them may have failed."""
         ...
 
     def forget_ids(self) -> None:
-        """Make `stage` find the ids that another loader has counted: what is known about ids may be outdated."""
+        """Make `stage` find the ids that another loader has counted: cached ids may be outdated."""
         ...
 
     def expire_ids(self, loaded_through_ms: int) -> None:
-        """Let `stage` no longer find ids that no event received after this moment can repeat within the window.
+        """Expire ids that no event received after this time can repeat within the window.
 
-        Every event received earlier must be loaded: one that waits may repeat an id from days before.
+        Every event received earlier must be loaded, because a waiting event may repeat an id from days ago.
         """
         ...
 
@@ -164,23 +163,23 @@ class WarehouseWriter(Protocol):
 
 
 class WarehouseSummary(Protocol):
-    """Where days are summarized when they close."""
+    """Summarizes days when they close."""
 
     def first_day(self) -> date | None:
         """Return the earliest day with any activity."""
         ...
 
     def users_of_days(self, window: Window) -> list[DayUsers]:
-        """Return the users of every project on every day of the window with any."""
+        """Return the users of every project on every day of the window that has any."""
         ...
 
     def merge_week(self, week: Window) -> None:
-        """Merge the sketches of a week into an additional one; durable when it returns, and safe to repeat."""
+        """Merge the sketches of a week into an additional one, durably. Safe to repeat."""
         ...
 
 
 class StoredEvent(NamedTuple):
-    """An event as shown to the owner."""
+    """An event in the list of latest arrivals."""
 
     name: str
     received_at: int  # epoch ms
@@ -192,12 +191,12 @@ class StoredEvent(NamedTuple):
 
 
 class WarehouseReader(Protocol):
-    """What the query plane reads. Only rows that count are included; windows include both ends.
+    """The query plane's reader. Only rows that count are included; windows include both ends.
 
     - Days with a count of zero are omitted; the others are in order, as YYYY-MM-DD.
     - A read that takes too long or too much memory raises `WarehouseUnavailableError`, as does an engine that is down.
       The next may succeed.
-    - Several threads may read at once, while the loader writes.
+    - Several threads may read concurrently, while the loader writes.
     """
 
     def users(
@@ -222,10 +221,7 @@ class WarehouseReader(Protocol):
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Return the events that were received last, of those received in the window, latest first.
-
-        It does not matter when they occurred.
-        """
+        """Return the latest events received in the window, whenever they occurred, latest first."""
         ...
 
     def close(self) -> None: ...

@@ -1,8 +1,8 @@
 """Repair the daily sums of events after a power cut; the engine does not sync them with the rows.
 
-The engine notices missing or truncated sums when it starts, and sums the rows instead: correct but slower, and such
-parts are never merged with others. Sums of the right length with wrong bytes fail every read. Both are rebuilt here
-from the rows.
+The engine detects missing or truncated sums at startup and sums the rows instead: correct but slower, and such parts
+are never merged with others. Sums of the right length with wrong bytes fail every read. Both are rebuilt here from the
+rows.
 """
 
 from typing import Final

@@ -9,11 +9,11 @@ from mauve.stores.imports import IMPORT_STREAM, ROWS_MAX, SOURCE_PREFIX, seq_of
 from mauve.stores.warehouse import STREAM_SHIFT
 
 _PAGE_ROWS_MAX: Final = 50_000
-_PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one row more may exceed it
+_PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
 
-# One thread, so that other reads keep a core. A person is looked for in every row of the project.
+# One thread, so that other reads keep a core. Finding a person scans every row of the project.
 _LIMITS: Final = "SETTINGS max_threads = 1, max_memory_usage = 134217728, max_execution_time = {seconds}"
 _PAGE_LIMITS: Final = _LIMITS.format(seconds=120)
 _SCAN_LIMITS: Final = _LIMITS.format(seconds=1800)
@@ -73,9 +73,9 @@ class ClickHouseEventExport:
         self._connection.close()
 
     def _measure(self, condition: str, bound: Mapping[str, str | int]) -> tuple[int, int, bool]:
-        """Return how many rows fit into a page, the last of them, and whether they are the last of the day.
+        """Return the number of rows that fit into a page, the last of them, and whether they complete the day.
 
-        The first step reads nothing but `seq`, so that the texts of a large day are read once, not once for each page.
+        The first step reads only `seq`, so that the texts of a large day are read once, not once per page.
         """
         first_rows = f"SELECT seq FROM events WHERE {condition} ORDER BY seq LIMIT {_PAGE_ROWS_MAX}"
         ((found, last),) = self._read(f"SELECT count(), max(seq) FROM ({first_rows})", bound, _PAGE_LIMITS)
@@ -112,7 +112,7 @@ def _bound_ends(ends: Mapping[int, int]) -> dict[str, str | int]:
 
 
 def _day_number(day: date) -> int:
-    """Return the engine's number of a day, or of the nearest day that it has."""
+    """Return the engine's number for a day, or for the nearest supported day."""
     return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)
 
 

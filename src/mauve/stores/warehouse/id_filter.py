@@ -1,7 +1,7 @@
 """A Bloom filter over id hashes. Pure.
 
-It has no false negatives and few false positives, which are looked up in the table. An id sets up to five bits in each
-of two words of the same cache line, so that it costs one memory access.
+It has no false negatives and few false positives, which are resolved by the table. An id sets up to five bits in each
+of two words of the same cache line, which costs one memory access.
 """
 
 from typing import Final, TypeAlias
@@ -55,7 +55,7 @@ class IdFilter:
         return hits[is_added]
 
     def _set(self, places: npt.NDArray[np.intp], masks: Numbers) -> None:
-        """Set the bits of all. If two share a word one is lost and set in the next round: faster than `ufunc.at`."""
+        """Set all bits. If two share a word, one is lost and set in the next round: faster than `ufunc.at`."""
         while len(places):
             self._words[places] |= masks
             lost = np.flatnonzero(self._words[places] & masks != masks)
@@ -67,7 +67,7 @@ class IdFilter:
 
 
 def _second_places(places: npt.NDArray[np.intp], half: Numbers) -> npt.NDArray[np.intp]:
-    """Return another word of the same cache line for each, which costs no second memory access."""
+    """Return another word of the same cache line for each, to avoid a second memory access."""
     steps = (half >> _UPPERMOST) * _OTHER_WORDS >> _STEP_BITS
     others: npt.NDArray[np.intp] = places ^ (steps.astype(np.intp) + 1)
     return others

@@ -1,8 +1,8 @@
 """Store rows of imports, and remove them again.
 
-A sketch of users cannot be subtracted from. So on every day that an import touches, the users of each source are also
-stored on their own, under `project/number` of the import, and under `project/0` those that were there before. Undoing
-an import merges what the other sources have and the users of other events. Before those are made anonymous, their users
+Users cannot be subtracted from a sketch. So on every day that an import touches, the users of each source are also
+stored separately: those of the import under `project/number`, and earlier ones under `project/0`. Undoing an import
+merges the sketches of the other sources with the users of other events. Before those events are anonymized, their users
 are added to `project/0`, too.
 """
 
@@ -18,9 +18,9 @@ from mauve.stores.warehouse.warehouse import COMMIT, COUNTS, DAY, ClickHouseWare
 
 _KINDS: Final = "kind IN ('active', 'signup')"
 _DAYS_AT_ONCE: Final = 366  # A sketch may take 100 KB.
-# A caller may store any months at once, of which there are 2,160 from 1970 to 2149.
+# An insert may contain any of the 2,160 months from 1970 to 2149.
 _ANY_MONTHS: Final = " SETTINGS max_partitions_per_insert_block = 2200"
-# Every month is synced on its own.
+# Every month is synced separately.
 _SERVER_S_MAX: Final = 600
 _PROJECT: Final = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -58,14 +58,14 @@ SELECT '{project}', kind, day, uniqCombined64MergeState(17)(users) FROM actives
 WHERE startsWith(project, '{project}/') AND project != '{project}/{number}' AND day IN ({days})
 GROUP BY kind, day
 """
-# What arrived after the sources were kept apart.
+# Events that arrived after the sources were separated.
 _REBUILD_FROM_EVENTS: Final = """
 INSERT INTO actives (project, kind, day, users)
 SELECT project, if(name = 'user_signup', 'signup', 'active') AS kind, day, uniqCombined64State(17)(user) FROM events
 WHERE project = '{project}' AND day IN ({days}) AND user != '' AND counted
 GROUP BY project, kind, day
 """
-# The tables of a backup are not of one moment: either may lack an import that the other has.
+# The tables of a backup are not one snapshot: either may lack an import that the other has.
 _STORED_IMPORTS: Final = f"""
 SELECT DISTINCT toString(project), intDiv(seq - {seq_of(0, 0)}, {ROWS_MAX}) FROM events WHERE {IS_IMPORTED}
 UNION DISTINCT
@@ -93,7 +93,7 @@ class _Imports(ClickHouseWarehouse):
         repeats |= {seq for seq, counts in known.items() if not counts}
         is_complete = self._judge_rows(repeats, known.keys())
         range_name = f"import {number}: {names['first']}-{names['last']}"
-        # In this order: until the users of each source are kept, those of the import are not among all of them.
+        # In this order: separate the users of each source before adding those of the import.
         self._store("events", COMMIT["events"].format(is_complete=is_complete), range_name)
         self._store("others", _KEEP_OTHERS.format(**names), "")
         self._store("own", _KEEP_OWN.format(is_complete=is_complete, **names), "")
@@ -114,7 +114,7 @@ class _Imports(ClickHouseWarehouse):
             self._delete("actives", "project = '{project}' AND day IN ({days}) AND ".format(**named) + _KINDS)
             for statement in (_REBUILD_FROM_SOURCES, _REBUILD_FROM_EVENTS):
                 self._store("actives", statement.format(**named), "")
-        # Last, because they say which days have to be rebuilt.
+        # Last, because they show which days have to be rebuilt.
         self._delete("actives", f"project = '{project}/{number}'")
         of_imports = self._days(f"startsWith(project, '{project}/') AND project != '{project}/0'")
         for days in _some_of(set(self._days(f"project = '{project}/0'")) - set(of_imports)):
@@ -136,12 +136,12 @@ class _Imports(ClickHouseWarehouse):
         ]
 
     def _delete(self, table: str, condition: str) -> None:
-        """Return when every part is rewritten. A rewrite interrupted by a crash continues at the next start."""
+        """Return once every part is rewritten. After a crash, the rewrite resumes at the next start."""
         self._connection.run(_DELETE.format(table=table, condition=condition))
 
 
 class EmbeddedImports(_Imports):
-    """In the process that has the embedded warehouse open, or while no service runs."""
+    """For the process that has the embedded warehouse open."""
 
 
 class ServerImports(_Imports, ServerWarehouse):
@@ -167,9 +167,9 @@ def _of_import(project: str, number: int) -> str:
 
 
 def _checked(project: str) -> str:
-    """Return a project that may be part of a statement: we have chosen its characters ourselves."""
+    """Return a project id that is safe to embed in a statement."""
     if _PROJECT.fullmatch(project) is None:
-        raise ValueError("a project's id has letters, digits, dashes and underscores only")
+        raise ValueError("a project id may contain only letters, digits, dashes and underscores")
     return project
 
 

@@ -28,8 +28,8 @@ user = '', id = '', props = '', claimed_at = '',
 occurred_at = intDiv(occurred_at, {DAY_MS}) * {DAY_MS}, received_at = intDiv(received_at, {DAY_MS}) * {DAY_MS}
 """
 _IS_RAW: Final = "(user != '' OR id != '' OR props != '' OR claimed_at != '')"
-# Undoing an import counts the users of its days again, who are not in the events any more. Those of imports are stored
-# on their own, see `stores.clickhouse.imports`.
+# Undoing an import recounts the users of its days, who are no longer in the events. Users of imports are stored
+# separately, see `stores.warehouse.imports`.
 _KEEP_USERS: Final = f"""
 INSERT INTO actives (project, kind, day, users)
 SELECT concat(project, '/0') AS source, if(name = 'user_signup', 'signup', 'active') AS kind, day,
@@ -40,7 +40,7 @@ WHERE {{condition}} AND user != '' AND counted AND NOT {IS_IMPORTED} AND (toStri
 )
 GROUP BY source, kind, day
 """
-# The text of a mutation stays on disk for a while, and on a server in logs: it holds a salted digest, never the name.
+# The text of a mutation stays on disk for a while, and in a server's logs: it holds a salted digest, never the name.
 _OF_THE_PERSON: Final = (
     "project = {project:String} AND CRC32(user) = {checksum:UInt32}"
     " AND SHA256(concat({salt:String}, user)) = unhex({digest:String})"
@@ -58,7 +58,7 @@ class RowMaintenance:
     def erase_user(self, project: str, user: str) -> int:
         salt = secrets.token_hex(16)
         digest = hashlib.sha256(f"{salt}{user}".encode()).hexdigest()
-        checksum = zlib.crc32(user.encode())  # Nearly every row can be told by it, much faster.
+        checksum = zlib.crc32(user.encode())  # Rules out nearly all rows, much faster.
         named: dict[str, str | int] = {"project": project, "checksum": checksum, "salt": salt, "digest": digest}
         return self._blank(_OF_THE_PERSON, named)
 
@@ -70,7 +70,7 @@ class RowMaintenance:
         named = {"project": project}
         ((count,),) = self._connection.read(f"SELECT count() FROM events WHERE {_OF_THE_PROJECT}", named)
         for table in ("events", "actives"):
-            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
+            # Returns once every part is rewritten. After a crash, the rewrite resumes at the next start.
             self._connection.run(
                 f"ALTER TABLE {table} DELETE WHERE {_OF_THE_PROJECT} SETTINGS mutations_sync = 2", named
             )
@@ -84,7 +84,7 @@ class RowMaintenance:
         count = int(counted)
         if count:
             self._connection.run(_KEEP_USERS.format(condition=condition), bound)
-            # Returns when every part is rewritten. A rewrite interrupted by a crash continues at the next start.
+            # Returns once every part is rewritten. After a crash, the rewrite resumes at the next start.
             self._connection.run(
                 f"ALTER TABLE events UPDATE {_BLANK} WHERE {condition} SETTINGS mutations_sync = 2", bound
             )
@@ -92,7 +92,7 @@ class RowMaintenance:
 
 
 class ChdbMaintenance(RowMaintenance):
-    """Uses its own connection, so that a long rewrite blocks no others."""
+    """Uses its own connection, so that a long rewrite does not block others."""
 
     def __init__(self, connection: Connection, path: Path) -> None:
         super().__init__(connection)
@@ -103,7 +103,7 @@ class ChdbMaintenance(RowMaintenance):
     def freeze(self) -> Frozen:
         self.thaw()
         for table in KEPT_TABLES:
-            # Hard links: it takes milliseconds, and space only for parts that are merged or rewritten before `thaw`.
+            # Hard links: fast, and they take space only for parts that are merged or rewritten before `thaw`.
             self._connection.run(f"ALTER TABLE {table} FREEZE WITH NAME '{_FROZEN_NAME}'")
         folders = {table: self._frozen_folder(folder) for table, folder in self._table_folders().items()}
         return Frozen(folders, _rows_in(folders["events"]))
@@ -126,7 +126,7 @@ class ChdbMaintenance(RowMaintenance):
         return {name: Path(path) for name, path in self._connection.read(_FOLDERS, {}) if name in KEPT_TABLES}
 
     def _frozen_folder(self, folder: Path) -> Path:
-        """Return where the parts of a table are frozen; a table without parts has no such folder."""
+        """Return the folder of a table's frozen parts; a table without parts has none."""
         return self._shadow.joinpath(_FROZEN_NAME, *folder.parts[-3:])
 
 
@@ -135,5 +135,5 @@ def _parts_in(folder: Path) -> list[Path]:
 
 
 def _rows_in(folder: Path) -> int:
-    """Count the frozen rows: the table itself may have grown since."""
+    """Count the frozen rows: the table may have grown since."""
     return sum(int((part / "count.txt").read_text()) for part in _parts_in(folder))

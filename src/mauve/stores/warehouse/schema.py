@@ -6,15 +6,15 @@ from typing import Final
 from mauve.stores.imports import IMPORTS_MAX, ROWS_MAX, seq_of
 
 # Without the first two, a power cut loses acknowledged inserts. Without the third, it loses merged parts: the embedded
-# engine deletes their sources within seconds, and would not have synced the result.
+# engine deletes their sources within seconds without syncing the result.
 _DURABLE: Final = "fsync_after_insert = 1, fsync_part_directory = 1, min_rows_to_fsync_after_merge = 1"
-# A load writes all columns to one file: one sync instead of one for each. Merges split it later.
+# A load writes all columns to one file: one sync instead of one per column. Merges split it later.
 _ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
-# How many inserts a server recognizes when they are repeated: hours of loading, while a commit is refused minutes
-# after its rows were staged.
+# The number of inserts whose repetition a server recognizes: hours of loading, while a commit is refused minutes after
+# its rows were staged.
 _REMEMBERED_INSERTS: Final = 20_000
 _REMEMBERED_S: Final = 24 * 3600
-_SEEN_DAYS_MAX: Final = 90  # for which ids are kept even if nothing is loaded
+_SEEN_DAYS_MAX: Final = 90  # how long ids are kept if nothing is loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,12 @@ class Layout:
     """How the tables are created."""
 
     on_cluster: str = ""
-    replicated: str = ""  # in front of an engine's name
+    replicated: str = ""  # prefix of an engine's name
     settings: str = ""
 
 
-# Merged parts leave thousands of small files. The engine would delete all of them together twice a minute, which keeps
-# a file system that reports freed blocks to the disk busy for seconds, and every load waits.
+# Merged parts leave thousands of small files. Deleting all of them together twice a minute would keep a file system
+# with online discard busy for seconds and delay every load.
 EMBEDDED: Final = Layout(
     settings=", cleanup_delay_period = 1, max_cleanup_delay_period = 2, cleanup_delay_period_random_add = 0"
 )
@@ -35,7 +35,7 @@ SERVER: Final = Layout(settings=f", non_replicated_deduplication_window = {_REME
 
 
 def clustered(cluster: str) -> Layout:
-    """Return the layout of replicated tables. They are in sync on disk before a replica says that it has them."""
+    """Return the layout of replicated tables. A replica syncs to disk before it confirms an insert."""
     return Layout(
         on_cluster=f" ON CLUSTER `{cluster}`",
         replicated="Replicated",
@@ -47,7 +47,7 @@ def clustered(cluster: str) -> Layout:
     )
 
 
-# Texts take most of the space, and a third less with Zstandard.
+# Texts take most of the space; Zstandard saves a third.
 _COLUMNS: Final = """
     project LowCardinality(String),
     name LowCardinality(String),
@@ -88,7 +88,7 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         ORDER BY (project, name, day)
         SETTINGS {_ONE_FILE}, {durable}
         """,
-        # A sketch may take 100 KB, so days that are not needed are not even read. A week is stored under its Monday.
+        # A sketch may take 100 KB, so unneeded days are not even read. A week is stored under its Monday.
         f"""
         CREATE TABLE IF NOT EXISTS actives{cluster} (
             project LowCardinality(String),
@@ -100,7 +100,7 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
         ORDER BY (project, kind, day)
         SETTINGS index_granularity = 1, {durable}
         """,
-        # Which ids were counted, and when. The loader drops days that nothing can repeat any more, see `seen_ids`.
+        # Which ids were counted, and when. The loader drops days that can no longer be repeated, see `seen_ids`.
         f"""
         CREATE TABLE IF NOT EXISTS seen{cluster} (
             id_hash FixedString(16),
@@ -119,8 +119,8 @@ def kept_tables(layout: Layout) -> tuple[str, ...]:
 TABLES: Final = kept_tables(EMBEDDED)
 """The statements for the embedded engine."""
 
-# The rows being loaded. In memory, and only of this session: two loaders never share them, and after a crash or a lost
-# session they are staged again.
+# The rows being loaded, in memory and private to this session: two loaders never share them, and after a crash or a
+# lost session they are staged again.
 STAGING: Final = (
     f"CREATE TEMPORARY TABLE IF NOT EXISTS staged ({_COLUMNS.format(codec='')}) ENGINE = Memory",
     "CREATE TEMPORARY TABLE IF NOT EXISTS staged_repeats (seq UInt64) ENGINE = Memory",

@@ -1,7 +1,7 @@
-"""Which ids were counted: a table, with a filter in front of each of its days.
+"""Which ids were counted: a table, with an in-memory filter for each of its days.
 
-Ids are random, so looking up thousands of them touches nearly all of the table. The filters in memory recognize most
-ids as new at once; only the others are looked up, and only in the days that may hold them.
+Ids are random, so looking up thousands of them touches nearly the whole table. The filters recognize most ids as new;
+only the others are looked up, and only in the days that may hold them.
 """
 
 import itertools
@@ -21,15 +21,15 @@ from mauve.stores.warehouse.id_filter import Hashes, IdFilter, capacity_of, mask
 from mauve.stores.warehouse.schema import STAGED_CANDIDATES
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
-"""The limit for all filters. Beyond it they are overfilled and recognize fewer new ids: slower, never wrong."""
+"""The limit for all filters. Beyond it, they are overfilled and recognize fewer new ids: slower, but never wrong."""
 
 _CAPACITY_MIN: Final = 65_536
-_SLACK_MAX: Final = 1.25  # by how much the filter of a past day may be too large
+_SLACK_MAX: Final = 1.25  # the allowed oversize of a past day's filter
 _IDS_AT_ONCE: Final = 1_000_000
 _FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
-_KEPT_DAYS: Final = 9  # Two more: an event loads after it was received, and clocks differ.
+_KEPT_DAYS: Final = 9  # Two more, because events load after they are received and clocks differ.
 
 _DAYS: Final = """
 SELECT partition, sum(rows) FROM system.parts
@@ -42,7 +42,7 @@ SELECT id_hash, received_at FROM seen WHERE received_day = toDate(toUInt16({day}
 _DROP_DAY: Final = "ALTER TABLE seen DROP PARTITION '{day}' SETTINGS max_partition_size_to_drop = 0"
 _STAGED_CANDIDATES: Final = "SELECT id_hash FROM staged_candidates WHERE day = {day}"
 _INLINE_IDS_MAX: Final = 1_000
-"""Up to this many ids are written into the query, which is several times faster; more would make it too long."""
+"""The maximum number of ids embedded in the query, which is several times faster; more would make it too long."""
 
 _COUNTED: Final = np.dtype([("hash", "V16"), ("received_at", "<i8")])  # as the engine writes them
 
@@ -52,7 +52,7 @@ log = structlog.get_logger()
 class SeenIds:
     """Used by the loader's thread only.
 
-    A missing filter means that nothing is known about a day, not that it has no ids; it is built when first needed.
+    A missing filter does not mean that a day has no ids; it is built when first needed.
     """
 
     def __init__(self, connection: Connection, *, filter_bytes_max: int) -> None:
@@ -62,7 +62,7 @@ class SeenIds:
         self._filters: dict[int, IdFilter] = {}
 
     def build(self) -> None:
-        """Build the filters of recent days now, rather than when they are first needed."""
+        """Build the filters of recent days ahead of time."""
         stored = self._stored_days()
         newest = max(stored, default=0)
         for day in sorted(stored, reverse=True):  # If space is short, the oldest days get less.
@@ -72,9 +72,9 @@ class SeenIds:
             log.info("ids_known", ids=sum(each.count for each in self._filters.values()), bytes=self.filter_bytes)
 
     def expire(self, loaded_through_ms: int) -> None:
-        """Drop the days that are too old for events received from now on, given that all earlier ones were loaded.
+        """Drop days that are too old for new events, given that all earlier events are loaded.
 
-        The newest days stay in any case: a clock that jumps ahead must not expire all of them.
+        Always keep the newest days: a clock that jumps ahead must not expire all of them.
         """
         oldest = loaded_through_ms // DAY_MS - _KEPT_DAYS
         for day in sorted(self._days)[:-_KEPT_DAYS]:
@@ -84,7 +84,7 @@ class SeenIds:
                 self._filters.pop(day, None)
 
     def forget(self) -> None:
-        """Build every filter again when it is needed: another loader may have stored ids since."""
+        """Rebuild every filter when it is next needed: another loader may have stored ids."""
         self._days |= set(self._stored_days())
         self._filters = {}
 
@@ -95,7 +95,7 @@ class SeenIds:
     def counted_at(self, hashes: Hashes, first_day: int) -> dict[int, list[int]]:
         """Return when each hash was counted, by index; those never counted are omitted.
 
-        `first_day` is the earliest day on which one of them was received; nothing older than the window is looked up.
+        `first_day` is the earliest day of receipt among them; nothing older than the window is looked up.
         """
         oldest = first_day - _WINDOW_DAYS
         self._filters = {day: each for day, each in self._filters.items() if day >= oldest}
@@ -108,7 +108,7 @@ class SeenIds:
         return self._looked_up(found, hashes) if found else {}
 
     def add(self, hashes: Hashes, days: npt.NDArray[np.int64]) -> None:
-        """Add ids that are about to be counted. If storing them fails, that does no harm."""
+        """Add ids that are about to be counted. This is harmless if storing them fails."""
         for day in np.unique(days).tolist():
             added = hashes[days == day]
             if day not in self._days:
@@ -119,7 +119,7 @@ class SeenIds:
             id_filter.add(added)
 
     def _begin_day(self, day: int, count: int) -> None:
-        """Build a filter as large as other days needed."""
+        """Build a filter of the size that other days needed."""
         expected = max((each.count for each in self._filters.values()), default=0)
         self._days.add(day)
         # Past days no longer grow: drop their oversized filters, to be rebuilt at the right size.

@@ -1,4 +1,4 @@
-"""The ids of staged rows: which of them repeat each other, and which were counted before."""
+"""The ids of staged rows: which ones repeat each other, and which were already counted."""
 
 from collections.abc import Collection
 from typing import Final, NamedTuple
@@ -36,7 +36,7 @@ NO_IDS: Final = StagedIds(
 
 
 def staged_ids(rows: EventRows, hashed: bytes) -> StagedIds:
-    """Match the engine's hashes of the ids, which are in any order, with their rows."""
+    """Match the engine's id hashes, which are in any order, with their rows."""
     made = np.frombuffer(hashed, _HASHED_ROW)
     places = np.flatnonzero(np.frombuffer(rows.id.lengths, np.int32))
     seqs = np.frombuffer(rows.seq, np.uint64)[places]
@@ -51,14 +51,14 @@ def staged_ids(rows: EventRows, hashed: bytes) -> StagedIds:
 
 
 def received_ids(rows: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Hashes]:
-    """Return when and on which day each was received, and its hash."""
+    """Return the time and day of receipt of each, and its hash."""
     found = np.frombuffer(rows, _RECEIVED_ID)
     received_at = found["received_at"].astype(np.int64)
     return received_at, received_at // DAY_MS, hashes_from(found["hash"].tobytes())
 
 
 def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:
-    """Return the ids that were counted before, and those shared by several rows."""
+    """Return the ids that were already counted, and those shared by several rows."""
     if not len(ids.places):
         return []
     counted_at = seen.counted_at(ids.hashes, int(ids.received_days.min()))
@@ -73,7 +73,7 @@ def _shared(hashes: Hashes) -> list[list[int]]:
     ordered = np.sort(hashes[:, 0])
     repeated = ordered[1:][ordered[1:] == ordered[:-1]]
     if not len(repeated):
-        return []  # The common case, and sorting alone is fast.
+        return []  # The common case: sorting alone is fast.
     groups: dict[bytes, list[int]] = {}
     for place in np.flatnonzero(np.isin(hashes[:, 0], repeated)).tolist():
         groups.setdefault(hashes[place].tobytes(), []).append(place)

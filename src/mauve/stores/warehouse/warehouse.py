@@ -24,7 +24,7 @@ _STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range
 _ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("staged", "staged_repeats", "staged_stored")
 _HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM staged WHERE id != ''"
-# The staged tables are in memory: whatever empties them must not go unnoticed.
+# The staged tables are in memory: their loss must be detected.
 _IS_COMPLETE: Final = " AND ".join(
     f"(SELECT throwIf(count() != {{{name}}}, 'the staged rows are lost') FROM {table}) = 0"
     for name, table in (
@@ -61,7 +61,7 @@ COMMIT: Final = {
     """,
 }
 
-# A project with a slash is one source of another project's users, see `stores.clickhouse.imports`.
+# A project with a slash is one source of another project's users, see `stores.warehouse.imports`.
 _USERS_OF_DAYS: Final = """
 SELECT project, kind, toString(day), uniqCombined64Merge(17)(users) FROM actives
 WHERE kind IN ('active', 'signup') AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})
@@ -115,8 +115,8 @@ class ClickHouseWarehouse:
         )
         if len(rows) > _STORED_AFTER_MAX:
             raise WarehouseUnavailableError(
-                f"the warehouse holds more than {_STORED_AFTER_MAX} events that the ledger does not know of: "
-                "restore both to the same moment"
+                f"the warehouse holds more than {_STORED_AFTER_MAX} events that the ledger does not have: "
+                "restore both from the same backup"
             )
         return {seq: counted == 1 for seq, counted in rows}
 
@@ -127,7 +127,7 @@ class ClickHouseWarehouse:
         if not len(hashes):
             return
         counted_at = self._seen.counted_at(hashes, int(days.min()))
-        # Otherwise every attempt would add all of them again.
+        # Otherwise, every attempt would add all of them again.
         missing = np.array([at not in counted_at.get(place, ()) for place, at in enumerate(received_at.tolist())])
         self._seen.add(hashes[missing], days[missing])
         self._connection.insert_arrow("seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
@@ -153,7 +153,7 @@ class ClickHouseWarehouse:
     def merge_week(self, week: Window) -> None:
         first, last = _day_numbers(week)
         of_week = _OF_WEEK.format(first=first)
-        # Of an earlier attempt, or from before the week was reopened: users of an import that was undone must go.
+        # Left from an earlier attempt, or from before the week was reopened: remove the users of an undone import.
         if self._connection.rows(_HAS_WEEK.format(of_week=of_week)) != [(0,)]:
             self._connection.run(_DROP_WEEK.format(of_week=of_week))
         self._connection.run(_SUM_UP_WEEK.format(first=first, last=last))
@@ -167,7 +167,7 @@ class ClickHouseWarehouse:
         self._staged_count = len(rows)
 
     def _judge_rows(self, repeats: Collection[int], stored: Collection[int]) -> str:
-        """Stage which rows do not count and which are stored; return the condition for statements of the commit."""
+        """Stage which rows do not count and which are stored; return the condition for the commit's statements."""
         if repeats:
             self._connection.insert_arrow("staged_repeats", seqs_as_arrow(repeats))
         if stored:
@@ -183,7 +183,7 @@ class ClickHouseWarehouse:
             self._connection.run(f"TRUNCATE TABLE {table}")
 
     def _condition(self, repeats: int, stored: int) -> str:
-        """Return what every statement of a commit checks on the engine before it inserts anything."""
+        """Return the condition that every statement of a commit checks on the engine before inserting."""
         return _IS_COMPLETE.format(staged=self._staged_count, repeats=repeats, stored=stored)
 
     def _store(self, table: str, sql: str, range_name: str) -> None:  # noqa: ARG002 - for a server
@@ -203,9 +203,9 @@ class ChdbWarehouse(ClickHouseWarehouse):
 
 
 def _after(positions: Mapping[int, int], received_from_ms: int) -> str:
-    """Return the condition for rows of records after the given ones, received from a moment on.
+    """Return the condition for rows of records after the given ones, received since a given time.
 
-    Nearly every granule holds rows of several streams, so the index on `seq` hardly helps. That on `received_at` does.
+    Nearly every granule holds rows of several streams, so the index on `received_at` helps more than that on `seq`.
     """
     after = " OR ".join(
         f"(seq >= {first_seq(stream, number + 1)} AND seq < {first_seq(stream + 1, 0)})"

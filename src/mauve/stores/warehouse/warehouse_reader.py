@@ -16,7 +16,7 @@ from mauve.stores.cancellation import seconds_left
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
 
 _READ_S_MAX: Final = 10.0  # for a read without a deadline
-_LEAST_S: Final = 0.001  # The engine takes 0 for no limit.
+_LEAST_S: Final = 0.001  # The engine treats 0 as no limit.
 _READ_BYTES_MAX: Final = 128 * 1024 * 1024
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
@@ -25,7 +25,7 @@ _LIMITS: Final = f"""
 SETTINGS max_memory_usage = {_READ_BYTES_MAX},
     output_format_json_quote_64bit_integers = 0
 """
-# The primary key finds exactly the rows needed: filtering columns first gains nothing.
+# The primary key finds exactly the rows needed, so filtering columns first does not help.
 _BY_PRIMARY_KEY: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
 _IN_DAYS: Final = "day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
 _IN_WINDOW: Final = "project = {project:String} AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
@@ -33,7 +33,7 @@ _USERS: Final = "uniqCombined64Merge(17)(users)"
 _IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
 # Written as a sum over whole days so that the engine uses the projection with daily sums of each name.
 _COUNT: Final = "sum(counted)"
-# Clients choose names, and thus their number. What does not fit in memory is summed on disk, and all but the most
+# Clients choose the names and thus their number. Sums that do not fit in memory go to disk, and all but the most
 # frequent are dropped early: a million names take no more memory than ten thousand.
 _MANY_NAMES: Final = """
     max_block_size = 8192, max_bytes_before_external_group_by = 33554432, max_bytes_before_remerge_sort = 16777216
@@ -68,7 +68,7 @@ class ReadConnection(Protocol):
 
 
 class ClickHouseWarehouseReader:
-    """Reads in parallel, on one connection for each concurrent reader, opened when first needed."""
+    """Reads in parallel, on one connection per concurrent reader, opened when first needed."""
 
     def __init__(self, open_connection: Callable[[], ReadConnection]) -> None:
         self._open_connection = open_connection
@@ -104,7 +104,7 @@ class ClickHouseWarehouseReader:
             second = self._rows(sql, later, names)
         finally:
             has_not_begun = ahead.cancel()
-        # Other reads may hold the pool's threads for long: use this thread rather than wait for them.
+        # Other reads may occupy the pool's threads for long: use this thread instead of waiting.
         first = self._rows(sql, earlier, names) if has_not_begun else ahead.result()
         return sorted(map(tuple, [*first, *second]))
 
@@ -118,7 +118,7 @@ class ClickHouseWarehouseReader:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Go back from now, in ranges of receipt that hold few enough rows, until there are enough events."""
+        """Go back from now, in ranges with a limited number of rows, until there are enough events."""
         since, until = _day_number(window.first) * DAY_MS, (_day_number(window.last) + 1) * DAY_MS
         occurred = _days_of_occurrence(window)
         found: list[StoredEvent] = []
@@ -131,13 +131,13 @@ class ClickHouseWarehouseReader:
         return found
 
     def close(self) -> None:
-        """Close the idle connections, when there are no more reads."""
+        """Close the idle connections, once there are no more reads."""
         self._second.shutdown()
         while not self._idle.empty():
             self._idle.get().close()
 
     def _range_start(self, project: str, window: Window, since: int, until: int) -> int:
-        """Return how far back to read so that few enough rows are scanned, by the index's estimate."""
+        """Return how far back to read within the limit on scanned rows, as estimated by the index."""
         width, costs = until - since, {}
         while True:
             bound = {"since": until - width, "until": until, "events_max": 1}
@@ -148,7 +148,7 @@ class ClickHouseWarehouseReader:
             if width <= _NARROWEST_MS:
                 break
             width = max(_NARROWEST_MS, width // _NARROWER)
-        # Even one second is expensive: parts without the index, or very many names. Take as much as costs the same.
+        # Even one second is expensive: parts without the index, or very many names. Read as much as costs the same.
         return until - max(wide for wide, cost in costs.items() if cost <= 2 * costs[width])
 
     def _number(self, sql: str, project: str, window: Window, **more: str | int) -> int:
@@ -189,7 +189,7 @@ def _any_of(projects: Collection[str]) -> tuple[str, dict[str, str | int]]:
 
 
 def _is_outside(window: Window) -> bool:
-    """Return whether no event can be in the window: the engine's days run from 1970 to 2149."""
+    """Return whether the window is outside the engine's range of days, 1970 to 2149."""
     return window.last.toordinal() < _EPOCH_ORDINAL or window.first.toordinal() - _EPOCH_ORDINAL > _DAY_NUMBER_MAX
 
 
@@ -201,5 +201,5 @@ def _days_of_occurrence(received: Window) -> Window:
 
 
 def _day_number(day: date) -> int:
-    """Return the engine's number of a day, or of the nearest day that it has."""
+    """Return the engine's number for a day, or for the nearest supported day."""
     return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)

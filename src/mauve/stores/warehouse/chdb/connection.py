@@ -23,7 +23,7 @@ _SERVER_SETTINGS: Final = {
 }
 _DATABASE: Final = ("CREATE DATABASE IF NOT EXISTS mauve", "USE mauve")
 _ERROR_CODE: Final = re.compile(r"Code: (\d+)")
-# Errors caused by the rows; any other means that the engine or its disk has a problem.
+# Errors caused by the rows; any other indicates a problem with the engine or its disk.
 BAD_ROW_CODES: Final = frozenset(
     {
         6,  # cannot parse text
@@ -46,7 +46,7 @@ _lines: Final = msgspec.json.Decoder()
 
 
 class Connection(Protocol):
-    """A session on an engine, used by one thread at a time. Its temporary tables are seen by no other session."""
+    """A session on an engine, used by one thread at a time. Its temporary tables are not visible to other sessions."""
 
     def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None: ...
 
@@ -75,7 +75,7 @@ class ChdbConnection:
     """A session on the embedded engine."""
 
     def __init__(self, path: Path) -> None:
-        import chdb  # noqa: PLC0415 - half a second and much memory: only a process that opens the engine pays
+        import chdb  # noqa: PLC0415 - takes half a second and much memory
 
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         settings = "&".join(f"{name}={value}" for name, value in _SERVER_SETTINGS.items())

@@ -1,6 +1,6 @@
-"""Copy a warehouse into another, day by day. A later run continues an interrupted one and skips days that are whole.
+"""Copy a warehouse into another, day by day. A later run resumes an interrupted one and skips complete days.
 
-Rows travel in the engine's own format, in blocks, so memory stays small and sketches arrive as they are.
+Rows are copied in blocks of the engine's own format, so memory use stays small and sketches are unchanged.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ class _Table(NamedTuple):
     name: str
     counts: str  # day and number of rows, for the days that are copied
     rows: str  # of one day
-    clear: str | None  # remove the rows of one day; None if inserting them twice does no harm
+    clear: str | None  # remove the rows of one day; None if inserting them twice is harmless
 
 
 _EVENT_COLUMNS: Final = "project, name, received_at, occurred_at, claimed_at, user, id, props, seq, day, counted"
@@ -43,7 +43,7 @@ _TABLES: Final = (
         f"SELECT {_EVENT_COLUMNS} FROM events WHERE day = {_DAY}",
         f"ALTER TABLE events DELETE WHERE day = {_DAY} SETTINGS mutations_sync = 2",
     ),
-    # Merged first: how many rows hold a sketch depends on merges, and must not matter.
+    # Merge first: the number of rows of a sketch depends on background merges.
     _Table(
         "actives",
         "SELECT toUInt16(day) AS number, uniqExact(project, kind) FROM actives GROUP BY number ORDER BY number",
@@ -51,7 +51,7 @@ _TABLES: Final = (
         f" WHERE day = {_DAY} GROUP BY project, kind, day",
         None,
     ),
-    # Older days are about to be dropped, on either side at its own time.
+    # Older days are about to be dropped, at different times on each side.
     _Table(
         "seen",
         "SELECT toUInt16(received_day) AS number, count() FROM seen WHERE received_day >= today() - 8"
@@ -63,12 +63,12 @@ _TABLES: Final = (
 
 
 def count_warehouse(engine: CopySource | CopyTarget) -> dict[str, int]:
-    """Return the number of rows by table; of sketches, how many different ones there are."""
+    """Return the number of rows by table; for sketches, the number of distinct ones."""
     return {table.name: sum(_counts(engine, table).values()) for table in _TABLES}
 
 
 def copy_warehouse(source: CopySource, target: CopyTarget, on_rows: Callable[[str, int], None]) -> None:
-    """Copy every day that is not whole. The source must not change; the target must hold nothing else."""
+    """Copy every incomplete day. The source must not change; the target must hold nothing else."""
     for table in _TABLES:
         present = _counts(target, table)
         for day, count in _counts(source, table).items():
@@ -105,7 +105,7 @@ def _insert(target: CopyTarget, table: str, blocks: list[bytes], on_rows: Callab
 
 
 def rows_in(block: bytes) -> int:
-    """Return the number of rows of a block: it begins with the numbers of columns and rows, seven bits to a byte."""
+    """Return the number of rows of a block, which begins with its column and row counts as varints."""
     numbers, value, shift = [], 0, 0
     for byte in block[:20]:
         value |= (byte & _SEVEN_BITS) << shift

@@ -27,10 +27,10 @@ def last_received_at(address: ServerAddress, stream: int) -> int | None:
 
 
 def recount_ids(address: ServerAddress, since_ms: int) -> None:
-    """Derive the ids counted since then from the stored events again, without those of imports.
+    """Rebuild the ids counted since then from the stored events, except those of imports.
 
-    The tables of a backup are not of one moment. An id without its event would make that event a repeat of itself when
-    it is loaded again. Repeating this is harmless; until it has finished, no event may be loaded.
+    The tables of a backup are not one snapshot. An id without its event would make the event a repeat of itself when it
+    is loaded again. Safe to repeat; no event may be loaded until it has finished.
     """
     with closing(open_for_maintenance(address)) as connection:
         connection.run(f"ALTER TABLE seen DELETE WHERE received_at >= {since_ms} SETTINGS mutations_sync = 2")
@@ -40,5 +40,5 @@ def recount_ids(address: ServerAddress, since_ms: int) -> None:
             SELECT {_ID_HASH}, received_at, toDate(toUInt16(intDiv(received_at, {DAY_MS}))) FROM events
             WHERE received_at >= {since_ms} AND counted AND id != '' AND NOT {IS_IMPORTED}
             """,
-            NOT_RECOGNIZED,  # Repeated after the deletion, the same rows have to be stored again.
+            NOT_RECOGNIZED,  # If this is repeated, the same rows must be stored again.
         )

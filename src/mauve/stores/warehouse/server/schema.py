@@ -1,4 +1,4 @@
-"""Prepare the warehouse on a server: check the server, migrate the tables, check to whom they belong."""
+"""Prepare the warehouse on a server: check the server, migrate the tables, check their owner."""
 
 import re
 from contextlib import closing
@@ -14,12 +14,12 @@ from mauve.stores.warehouse.schema import KEPT_TABLES, kept_tables
 from mauve.stores.warehouse.server.server import ServerAddress, open_for_loading, open_for_maintenance
 
 SCHEMA_VERSION: Final = 1
-"""Raise it whenever the tables change. Machines may migrate at the same time: every statement can be run again."""
+"""Increment it whenever the tables change. Machines may migrate concurrently: every statement is safe to repeat."""
 COMPATIBLE_FROM: Final = 1
-"""The oldest version whose release works with the tables of this one."""
+"""The oldest schema version that is compatible with these tables."""
 
 _VERSION_MIN: Final = (24, 8)
-# The first to create the table decides to whom the database belongs: the identity is in the table's comment.
+# The first installation to create the table owns the database: its identity is in the table's comment.
 _CREATE_INSTALLATION: Final = """
 CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster}
 (schema_version UInt32, migrated_at DateTime, compatible_from UInt32 DEFAULT schema_version)
@@ -47,14 +47,14 @@ def create_database(address: ServerAddress) -> None:
                 return
             connection.run(f"CREATE DATABASE IF NOT EXISTS `{address.database}`{address.layout.on_cluster}")
     except (WarehouseUnavailableError, RowsRefusedError, UnsupportedServerError) as error:
-        # The caller finds out whether it is there: a database that the user may not see is not listed.
+        # The caller checks whether it exists: a database that the user may not see is not listed.
         log.warning("database_not_created", store="warehouse", name=address.database, reason=str(error))
     else:
         log.info("database_created", store="warehouse", name=address.database)
 
 
 def check_server(address: ServerAddress) -> None:
-    """Raise unless the server can be reached and used."""
+    """Raise unless the server is usable."""
     try:
         with closing(open_for_loading(address)) as connection:
             _check_version(connection)
@@ -93,7 +93,7 @@ def check_owner(address: ServerAddress, identity: str | None) -> bool:
 
 
 def begin_copy(address: ServerAddress) -> None:
-    """Note that rows are being copied into this database; refuse one that holds rows of its own."""
+    """Record that rows are being copied into this database; refuse one that already has rows."""
     with closing(open_for_maintenance(address)) as connection:
         names = {name for name, _, _ in connection.read(_TABLES, {})}
         ((events,),) = connection.rows("SELECT count() FROM events")
@@ -128,7 +128,7 @@ def _check_cluster(connection: Connection, cluster: str) -> None:
 
 
 def _adopt(connection: Connection, address: ServerAddress, identity: str) -> None:
-    """Take an empty database for this installation; refuse that of another one, or of a newer release."""
+    """Claim an empty database for this installation; refuse one of another installation or a newer release."""
     tables = connection.read(_TABLES, {})
     known = _identity_in(tables)
     if known is None and not tables:
@@ -143,7 +143,7 @@ def _adopt(connection: Connection, address: ServerAddress, identity: str) -> Non
     if version > SCHEMA_VERSION and _compatible_from(connection) > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"the tables at MAUVE_WAREHOUSE_URL were migrated to version {version} by a newer release, "
-            f"and this one knows {SCHEMA_VERSION}: start that release, or a newer one"
+            f"but this one supports {SCHEMA_VERSION}: start that release, or a newer one"
         )
 
 
@@ -162,7 +162,7 @@ def _compatible_from(connection: Connection) -> int:
 
 
 def _check_engines(connection: Connection, address: ServerAddress) -> None:
-    """Refuse tables that were created with another cluster setting: they would not be durable as promised."""
+    """Refuse tables that were created with a different cluster setting: they would not be as durable as promised."""
     engines = {name: engine for name, _, engine in connection.read(_TABLES, {})}
     missing = [table for table in KEPT_TABLES if table not in engines]
     if missing:

@@ -23,14 +23,14 @@ SettingValues = Mapping[str, str | int]
 
 _CONNECT_S: Final = 5
 _MARGIN_S: Final = 3  # on top of the time limit of a statement, which a frozen server does not enforce
-_ANSWER_S: Final = 15  # A server that works on a statement for longer says so in between.
+_ANSWER_S: Final = 15  # During longer statements, a server reports progress.
 _LOADING_S_MAX: Final = 120
 _MAINTENANCE_S_MAX: Final = 3600  # a mutation rewrites whole tables
 _MIGRATION_S_MAX: Final = 30  # until every server of a cluster has a table
-_SESSION_S: Final = 120  # A session that is idle for longer ends, with its staged rows.
+_SESSION_S: Final = 120  # A session that is idle for longer ends and loses its staged rows.
 
 NOT_RECOGNIZED: Final[SettingValues] = {"insert_deduplicate": 0, "deduplicate_insert": "disable"}
-"""Store rows even if the same were stored before. Newer servers have another name for the setting."""
+"""Store rows even if the same rows are already stored. Newer servers have another name for the setting."""
 
 LOST_ROWS: Final = "the staged rows are lost"
 LATE_ROWS: Final = "the rows were staged too long ago"
@@ -93,9 +93,9 @@ def address_from(url: Secret) -> ServerAddress:
 
 
 class ServerConnection:
-    """A connection to one server. It has a session, which is replaced by a new one after a request without an answer.
+    """A connection to one server, with a session that is replaced after an unanswered request.
 
-    Such a request may still run on the server: in a new session it can neither be disturbed nor continued.
+    Such a request may still be running on the server, but does not interfere with the new session.
     """
 
     def __init__(self, address: ServerAddress, settings: SettingValues, answer_s: float) -> None:
@@ -110,7 +110,7 @@ class ServerConnection:
         self._query(sql, None, parameters)
 
     def run_with(self, sql: str, settings: SettingValues) -> None:
-        """Run a statement with more settings; those that this server does not know are left out."""
+        """Run a statement with additional settings, except those that this server does not support."""
         self._query(sql, None, None, self._known(settings))
 
     def rows(self, sql: str) -> list[tuple[int, ...]]:
@@ -165,7 +165,7 @@ class ServerConnection:
 
 
 def open_for_reading(address: ServerAddress, read_s_max: float) -> ServerConnection:
-    """Connect for reads that limit themselves."""
+    """Connect for reads that set their own limits."""
     return ServerConnection(address, {}, read_s_max)
 
 
@@ -180,7 +180,7 @@ def open_for_loading(address: ServerAddress) -> ServerConnection:
 
 
 def open_for_maintenance(address: ServerAddress) -> ServerConnection:
-    """Connect for statements that take long. A mutation ends when every replica has run it."""
+    """Connect for long-running statements. A mutation ends when every replica has run it."""
     settings: SettingValues = {
         **_WRITING,
         "mutations_sync": 2,
@@ -209,7 +209,7 @@ _WRITING: Final[SettingValues] = {"async_insert": 0, "insert_deduplicate": 0}
 
 
 def reason_for(error: BaseException, place: str) -> str:
-    """Say why a request failed, in our own words: those of the server may hold the values of a row."""
+    """Describe why a request failed, without the server's message, which may contain row values."""
     code = getattr(error, "code", None)
     if code == _THROW_IF:
         return next((text for text in (LOST_ROWS, LATE_ROWS) if text in str(error)), "a check has failed")
@@ -247,7 +247,7 @@ def _new_session() -> dict[str, str | int]:
 
 
 def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClient"], tuple[type[Exception], ...]]:
-    """Return how to connect, and the errors of a request."""
+    """Return the connect function and the error types of requests."""
     try:
         from clickhouse_connect import common  # noqa: PLC0415 - installed only with an extra
         from clickhouse_connect.driver.exceptions import Error  # noqa: PLC0415
@@ -257,7 +257,7 @@ def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClie
         from urllib3.exceptions import HTTPError  # noqa: PLC0415
     except ImportError as error:
         raise UnsupportedServerError("MAUVE_WAREHOUSE_URL needs a package: install 'mauve[clickhouse]'") from error
-    common.set_setting("max_connection_age", 0)  # It would break off a session between staging and commit.
+    common.set_setting("max_connection_age", 0)  # It would interrupt a session between staging and commit.
     for name in ("clickhouse_connect", "urllib3.connectionpool"):
         logging.getLogger(name).setLevel(logging.ERROR)  # Failures are raised; their warnings would repeat parameters.
 
@@ -274,11 +274,11 @@ def _driver() -> tuple[Callable[[ServerAddress, SettingValues, float], "HttpClie
             connect_timeout=_CONNECT_S,
             send_receive_timeout=int(timeout_s),
             settings=dict(settings),
-            # One connection stays with one server behind a balancer. No proxy: the address is meant as it is.
+            # One connection stays with one server behind a load balancer. No proxy: use the address as given.
             pool_mgr=PoolManager(**get_pool_manager_options(maxsize=1)),
             autogenerate_session_id=False,
         )
-        client.http_retries = 0  # A failed request is repeated by the loader or the reader, never here.
+        client.http_retries = 0  # Only the loader and the reader retry failed requests.
         return client
 
     return connect, (Error, HTTPError, OSError)

@@ -1,8 +1,8 @@
 """The loader's side of the warehouse on a server, where a commit may arrive twice or late.
 
-A loader that was paused for minutes, or a statement whose answer was lost, may still insert rows that another loader
-has stored since. Two measures prevent that together: the server recognizes the inserts of a range by a token, for
-hours; and it refuses them once the rows have been staged for more than some minutes, by its own clock.
+A loader that was paused for minutes, or a statement whose answer was lost, may try to insert rows that another loader
+has already stored. Two measures prevent that: for hours, the server recognizes repeated inserts of a range by a token;
+and by its own clock, it refuses rows that were staged more than a few minutes ago.
 """
 
 import hashlib
@@ -19,16 +19,16 @@ COMMIT_S_MAX: Final = 600
 """How long after staging a commit is accepted."""
 
 SYNC_REPLICA: Final = "SYSTEM SYNC REPLICA {table} LIGHTWEIGHT"
-"""Waits for the inserts of other replicas. Without LIGHTWEIGHT it would also wait for queued merges and mutations."""
+"""Waits for the inserts of other replicas. Without LIGHTWEIGHT, it would also wait for queued merges and mutations."""
 
-# Newer servers have other names for the same settings; those that a server does not know are left out.
+# Newer servers have other names for the same settings; settings that a server does not support are omitted.
 _RECOGNIZED: Final[SettingValues] = {
     "insert_deduplicate": 1,
     "deduplicate_insert": "enable",
     "deduplicate_insert_select": "enable_when_possible",
 }
 _UNLIMITED: Final = 10**15
-# A token names one block of each partition: more of them would be taken for repeats. A range fits into memory.
+# A token identifies one block per partition: further blocks would be treated as repeats. A range fits into memory.
 _ONE_BLOCK: Final[SettingValues] = {
     "max_insert_threads": 1,
     "min_insert_block_size_rows": _UNLIMITED,
@@ -50,11 +50,11 @@ class ServerWarehouse(ClickHouseWarehouse):
         self._content = ""
 
     def _stage_rows(self, rows: EventRows) -> None:
-        self._has_staging = False  # An idle session ends.
+        self._has_staging = False  # An idle session expires.
         super()._stage_rows(rows)
         ((now_s,),) = self._connection.rows("SELECT toUnixTimestamp(now())")
         self._commit_until_s = now_s + COMMIT_S_MAX
-        # A log that was created again repeats the names of ranges, but not the moments of receipt.
+        # A recreated log repeats the names of ranges, but not the times of receipt.
         self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
 
     def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
