@@ -200,7 +200,7 @@ class TestEncryption:
     ):
         newer = run("backup", address(prefix), "--encrypt", **key)["file"].removeprefix(f"s3://{BUCKET}/")
         server.put(newer, server.content(made))
-        self.assert_refused(refused, newer, tmp_path, "renamed or exchanged", **key)
+        self.assert_refused(refused, newer, tmp_path, "renamed or replaced", **key)
 
     def test_a_planted_plain_backup_is_refused_if_all_should_be_encrypted(self, run, refused, prefix, key, tmp_path):
         planted = run("backup", address(prefix))["file"].removeprefix(f"s3://{BUCKET}/")

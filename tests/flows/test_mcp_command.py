@@ -19,7 +19,7 @@ pytestmark = pytest.mark.embedded
 @pytest.mark.parametrize(
     ("environment", "sentence"),
     [
-        ({"MAUVE_TOKEN": TOKEN}, "MAUVE_URL is not set: set it to the address of the service"),
+        ({"MAUVE_TOKEN": TOKEN}, "MAUVE_URL is not set: set it to the service's address"),
         ({"MAUVE_URL": "metrics.example.com", "MAUVE_TOKEN": TOKEN}, "MAUVE_URL must be an address like https://"),
         ({"MAUVE_URL": NOWHERE}, "MAUVE_TOKEN is not set: mint a control token"),
         (

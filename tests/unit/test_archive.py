@@ -106,7 +106,7 @@ def test_a_newer_format_is_refused_with_its_version(tmp_path, file, target):
 @pytest.mark.parametrize("name", ["../outside", "/outside", "a/../../outside"])
 def test_a_member_outside_the_directory_is_refused(tmp_path, file, target, name):
     pack(tmp_path, file, {name: b"x"})
-    with pytest.raises(MaintenanceRefusedError, match="leads out"):
+    with pytest.raises(MaintenanceRefusedError, match="is outside"):
         unpack_archive(file, target, int)
     assert not (tmp_path / "outside").exists()
 
