@@ -158,7 +158,7 @@ class TestList:
     def test_an_unusable_filter_is_explained_on_the_page_and_the_others_are_kept(self, viewer, path, send):
         send(payment("one", 1, user="ann"), payment("two", 1, user="bob"))
         for query, reason in {
-            "currency=zzz": "ZZZ is not a currency that Mauve knows",
+            "currency=zzz": "ZZZ is not a supported currency",
             "currency=%3Cb%3E": "A currency is a code of three letters",
             "source=foo": "There is no such source",
             "after=x": "This page of the list does not exist; here is the first one",

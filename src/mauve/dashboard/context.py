@@ -54,7 +54,6 @@ class Context:
 
     @property
     def path(self) -> dict[str, str]:
-        """Return the parameters of the path."""
         return self.request.path_params
 
     @property

@@ -35,7 +35,7 @@ class FileResponse(Response):
         self._on_end: Callable[[], None] = lambda: None
 
     def run_in(self, threads: Executor, on_end: Callable[[], None]) -> None:
-        """Set the threads that generate the pieces, and a function to call at the end in any case."""
+        """Set the threads that generate the pieces, and a function that is always called at the end."""
         self._threads, self._on_end = threads, on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the interface

@@ -193,7 +193,6 @@ def _open_member(route: MemberPage, context: Context) -> Response:
 
 
 def _address_of(request: Request) -> str:
-    """Return the path and the query of a request."""
     query = request.scope["query_string"].decode("latin-1")
     return f"{request.scope['path']}?{query}" if query else request.scope["path"]
 

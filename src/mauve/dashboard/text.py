@@ -61,7 +61,6 @@ _SYSTEMS: Final = (
 
 
 def instant(moment_ms: int) -> str:
-    """Return a moment in ISO 8601."""
     return moment_at(moment_ms).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 

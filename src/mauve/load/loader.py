@@ -311,7 +311,6 @@ def _intent_of(log_range: LogRange, positions: Mapping[int, int]) -> Intent:
 
 
 def _reasons(lost: Mapping[int, Lost]) -> list[Unreadable]:
-    """Return an entry for each stream that has lost records."""
     return [
         (
             stream,
@@ -327,7 +326,6 @@ def _letter(stream: int, record: LogRecord, reason: str, at: int) -> DeadLetter:
 
 
 def _last_of(records: Records) -> dict[int, int]:
-    """Return the number of the last record of each stream."""
     return {stream: record.number for stream, record in records}
 
 

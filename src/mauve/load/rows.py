@@ -126,7 +126,6 @@ def usage_of(log_range: LogRange, repeats: set[int]) -> dict[tuple[str, str], in
 
 
 def first_seen_of(batches: Iterable[LoggedBatch]) -> dict[str, int]:
-    """Return when each project was first seen."""
     first: dict[str, int] = {}
     for batch in batches:
         first[batch.project] = min(batch.received_at, first.get(batch.project, batch.received_at))

@@ -47,8 +47,6 @@ class LoadParts:
 
 
 class LoadMetrics:
-    """The loader's Prometheus metrics."""
-
     def __init__(self, registry: CollectorRegistry) -> None:
         self.records = Counter("mauve_records_loaded", "Log records loaded", registry=registry)
         self.repeats = Gauge(

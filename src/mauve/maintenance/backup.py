@@ -45,8 +45,6 @@ class Progress(Protocol):
 
 
 class NoProgress:
-    """Shows nothing."""
-
     def begin(self, stage: str, total: int) -> None:
         pass
 
@@ -79,8 +77,6 @@ class Snapshot(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BackupSources:
-    """The stores to back up."""
-
     pause_loader: Callable[[], AbstractContextManager[LoaderPause]]
     snapshot_ledger: Callable[[], Snapshot]
     snapshot_catalog: Callable[[], Snapshot]

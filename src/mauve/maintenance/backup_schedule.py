@@ -21,8 +21,6 @@ class BackupState(msgspec.Struct, frozen=True):
 
 
 class Made(msgspec.Struct, frozen=True):
-    """A complete backup."""
-
     file: str  # its address
     bytes: int
     created_at: int

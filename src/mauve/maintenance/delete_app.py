@@ -15,8 +15,6 @@ SETTLE_S: Final = 180.0
 
 
 class Deleted(msgspec.Struct, frozen=True):
-    """How much was deleted."""
-
     events: int
     payments: int
     subscription_versions: int

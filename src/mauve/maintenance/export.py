@@ -14,8 +14,6 @@ from mauve.stores.ledger.export import LedgerExport
 
 
 class Exported(msgspec.Struct, frozen=True):
-    """How many rows were exported."""
-
     events: int
     payments: int
     subscription_versions: int

@@ -13,8 +13,6 @@ from mauve.maintenance.errors import MaintenanceFailedError
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """One store to move."""
-
     name: str
     source_counts: Callable[[], Mapping[str, int]]  # rows by table
     target_counts: Callable[[], Mapping[str, int]]

@@ -19,8 +19,6 @@ log = structlog.get_logger()
 
 
 class Forgotten(msgspec.Struct, frozen=True):
-    """The result of the last run."""
-
     before: str  # YYYY-MM-DD: raw events of earlier days are anonymous
     events: int
     at: int  # epoch ms

@@ -25,8 +25,6 @@ class Created(NamedTuple):
 
 
 class StoredSource:
-    """A backup in a store."""
-
     def __init__(self, store: BackupStore, name: str) -> None:
         self.name = name
         self._store = store

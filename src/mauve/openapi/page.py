@@ -82,7 +82,6 @@ def _style() -> str:
 
 
 def _title(name: str) -> str:
-    """Return a camel-case name as words."""
     first, *others = re.findall(r"^[a-z]+|[A-Z][a-z]+|[A-Z]", name)
     return " ".join([first.capitalize(), *(word if len(word) == 1 else word.lower() for word in others)])
 

@@ -177,8 +177,6 @@ class _CorePause:
 
 
 class _CoreExport:
-    """An export that the core reads."""
-
     def __init__(self, core: "CoreConnection") -> None:
         self._core = core
 

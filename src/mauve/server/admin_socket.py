@@ -193,7 +193,6 @@ class AdminConnection:
         self.idle_s_max = None
 
     def release(self) -> None:
-        """Resume the loader and release the frozen files."""
         self.resume()
         self._frozen.close()
 
@@ -225,7 +224,6 @@ class AdminConnection:
         return self._events.extent(chosen)
 
     def read_export(self, chosen: Chosen, ends: dict[int, int], day: date, after: int) -> EventPage:
-        """Return the next events of a day."""
         return self._events.page(chosen, ends, day, after)
 
     @cached_property

@@ -96,7 +96,6 @@ async def _send_forever(outbox: Outbox) -> None:
 
 
 def ready_to_serve(config: ChildConfig, settings: Settings, parts: ControlParts, preparation: Preparation) -> Ready:
-    """Return the report of this process."""
     if not preparation.is_done:
         return Ready(is_prepared=False)
     return _ready_to_set_up(settings, parts) if config.is_first else Ready()

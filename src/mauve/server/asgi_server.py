@@ -19,8 +19,6 @@ _CONNECT_EVERY_S: Final = 0.01
 
 
 class AsgiServer:
-    """Serves an ASGI application on one port."""
-
     def __init__(
         self,
         app: Any,  # noqa: ANN401 - an application of the given interface

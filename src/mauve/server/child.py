@@ -39,7 +39,6 @@ log = structlog.get_logger()
 
 
 def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:
-    """Run a child with the config in the first argument."""
     config = _configs.decode(sys.argv[1])
     try:
         settings = config.settings()

@@ -165,7 +165,7 @@ def _data_directory(settings: Settings) -> Finding:
 def _master_key(settings: Settings) -> Finding:
     if settings.master_key is not None:
         check_vault(settings)
-        return Finding("master key", ok=True, detail="from MAUVE_MASTER_KEY, opens what is stored")
+        return Finding("master key", ok=True, detail="from MAUVE_MASTER_KEY, decrypts the stored secrets")
     path = master_key_path(settings.data)
     check_vault(settings)
     mode = stat.S_IMODE(path.stat().st_mode)
@@ -173,7 +173,7 @@ def _master_key(settings: Settings) -> Finding:
     return Finding(
         "master key",
         private,
-        f"{path}, mode {mode:04o}, opens what is stored",
+        f"{path}, mode {mode:04o}, decrypts the stored secrets",
         f"others can read it: chmod 600 {path}",
     )
 

@@ -1,4 +1,4 @@
-"""An ingest worker: only the ingest plane, on its own port. It depends on no other process."""
+"""An ingest worker: only the ingest plane, on its own port. It does not depend on other processes."""
 
 import asyncio
 

@@ -234,7 +234,6 @@ def _check_identity(settings: Settings, catalog: Catalog) -> str:
 
 
 def check_vault(settings: Settings) -> None:
-    """Raise unless the right master key is present."""
     with closing(open_catalog_database(settings)) as database:
         check_master_key(open_vault(settings), Catalog(database))
 

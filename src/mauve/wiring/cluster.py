@@ -32,7 +32,6 @@ def is_shared(settings: Settings) -> bool:
 
 
 def has_servers(settings: Settings) -> bool:
-    """Return whether any engine is on a server."""
     return any((settings.database_url, settings.warehouse_url, settings.stream_url))
 
 

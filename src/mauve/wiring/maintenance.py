@@ -127,7 +127,6 @@ def last_forgotten(parts: ControlParts) -> Forgotten | None:
 def backup_sources(
     settings: Settings, pause_loader: Callable[[], AbstractContextManager[LoaderPause]]
 ) -> BackupSources:
-    """Return the stores to back up."""
     data = settings.data
     ledger, catalog, log, key = ledger_path(data), catalog_path(data), log_path(data), master_key_path(data)
 

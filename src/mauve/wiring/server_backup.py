@@ -65,8 +65,6 @@ class ReplacedStream(msgspec.Struct, frozen=True):
 
 
 class Reconciled(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The result of reconciling after a restore."""
-
     loads_again_since: int | None  # epoch ms; None: the log holds no unloaded events
     streams_replaced: tuple["ReplacedStream", ...] = ()
     lost_messages: int = 0  # given up

@@ -60,7 +60,6 @@ def _embedded_read_connection(settings: Settings) -> ReadConnection:
 
 @contextmanager
 def open_warehouse(settings: Settings) -> Iterator[ClickHouseWarehouse]:
-    """Open the loader's side of the warehouse."""
     if settings.warehouse_url is None:
         with closing(ChdbConnection(warehouse_path(settings.data))) as embedded:
             yield ChdbWarehouse(embedded)
@@ -71,7 +70,6 @@ def open_warehouse(settings: Settings) -> Iterator[ClickHouseWarehouse]:
 
 
 def open_load_parts(settings: Settings) -> LoadParts:
-    """Open the parts of the loader."""
     with ExitStack() as opened:
         warehouse = opened.enter_context(open_warehouse(settings))
         # A loader stuck in a transaction must not block the lease for longer than it lasts.

@@ -70,7 +70,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class ProjectQuestions:
-    """Build the questions about one project: exactly those that the API would ask."""
+    """Builds the questions about one project, the same as the API's."""
 
     project: str
     period: Period

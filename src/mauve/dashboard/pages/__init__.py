@@ -1,1 +1,1 @@
-"""The handlers of the pages, in modules named after what they show."""
+"""The page handlers, in modules named after their content."""

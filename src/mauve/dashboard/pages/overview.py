@@ -23,8 +23,6 @@ from mauve.query.numbers import Answers
 
 @dataclass(frozen=True, slots=True)
 class AppRow:
-    """One app and its figures."""
-
     app: App
     figures: Figures
 

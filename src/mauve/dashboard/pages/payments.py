@@ -56,7 +56,6 @@ def _from_two_sources(one: ListedPayment, two: ListedPayment) -> bool:
 
 
 def export_payments(context: MemberContext) -> Response:
-    """Export the chosen payments to CSV."""
     app, period = context.app(), period_from(context.query, today_at(context.now_ms))
     chosen = _filter_from(context, period)
     rows = map(_cells, _all_payments(context.parts.payments, shown_project(context, app), chosen))
@@ -95,7 +94,7 @@ def _filter_from(context: MemberContext, period: Period) -> PaymentFilter:
 def _unknown_currency(text: str) -> str:
     """Describe an invalid currency; echo it only if it looks like a code."""
     if len(text) == _CODE_LETTERS and text.isascii() and text.isalpha():
-        return f"{text.upper()} is not a currency that Mauve knows, so every currency is shown: use a code such as EUR"
+        return f"{text.upper()} is not a supported currency, so every currency is shown: use a code such as EUR"
     return "a currency is a code of three letters, such as EUR; every currency is shown"
 
 

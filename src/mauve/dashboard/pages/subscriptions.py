@@ -68,7 +68,6 @@ def _both_count(one: CurrentSubscription, two: CurrentSubscription) -> bool:
 
 
 def export_subscriptions(context: MemberContext) -> Response:
-    """Export the chosen subscriptions to CSV."""
     app, today = context.app(), today_at(context.now_ms)
     every = _all_subscriptions(context.parts.subscriptions, shown_project(context, app), _query_from(context))
     return sheet(context, sheet_name(context, app, "subscriptions", Window(today, today)), _TITLES, map(_cells, every))

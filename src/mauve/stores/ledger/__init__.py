@@ -53,8 +53,6 @@ class SubscriptionVersion(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(StrEnum):
-    """The outcome of a payment."""
-
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"  # same id, same payload: nothing changes
     CONFLICT = "conflict"  # same id, different payload: the first one is kept
@@ -119,13 +117,11 @@ class Intent:
         return ",".join(f"{stream}:{self.before[stream]}-{last}" for stream, last in sorted(self.positions.items()))
 
     def without(self, streams: Collection[int]) -> "Intent":
-        """Return the range without these streams."""
         kept = self.positions.keys() - set(streams)
         return Intent({each: self.before[each] for each in kept}, {each: self.positions[each] for each in kept})
 
 
 def intent_from(name: str) -> Intent:
-    """Return the range with this name."""
     before, positions = {}, {}
     for part in name.split(","):
         stream, _, numbers = part.partition(":")

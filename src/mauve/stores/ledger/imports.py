@@ -73,7 +73,6 @@ class ImportLedger:
         return next(iter(self._found(is_it, 1)), None)
 
     def latest(self, projects: Sequence[str], imports_max: int) -> list[Import]:
-        """Return the latest imports, latest first."""
         return self._found(imports.c.project.in_(projects), imports_max)
 
     def approximate(self, projects: Sequence[str], imports_max: int) -> list[Import]:

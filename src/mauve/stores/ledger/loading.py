@@ -128,7 +128,7 @@ def _move_positions(tx: sa.Connection, step: LoadStep) -> None:
 
 
 def _outdated(stream: int, before: int) -> StepOutdatedError:
-    return StepOutdatedError(f"stream {stream} is no longer at {before}: the step is not counted again")
+    return StepOutdatedError(f"stream {stream} is no longer at {before}: the step was not applied")
 
 
 _MOVE: Final = (

@@ -30,7 +30,6 @@ class CurrentSubscription:
 
     @property
     def is_counted(self) -> bool:
-        """Return whether MRR includes it."""
         return self.status == "active"
 
 

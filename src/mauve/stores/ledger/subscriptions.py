@@ -23,8 +23,6 @@ _Row = dict[str, Any]
 
 
 class _Current(NamedTuple):
-    """The current version of a subscription."""
-
     at: int
     rank: bytes
     contribution: MrrContribution

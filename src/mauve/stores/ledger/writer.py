@@ -123,7 +123,7 @@ def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _
 
 
 def _outcomes(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
-    """Decide in order: a new payment counts as recorded for later ones, even of its own entry."""
+    """Decide in order: a new payment counts as recorded for later ones, even in the same entry."""
     return [_entry_outcomes(entry.payments, recorded) for entry in entries]
 
 

@@ -33,7 +33,6 @@ class RowsRefusedError(Exception):
 
 
 def first_seq(stream: int, number: int) -> int:
-    """Return the seq of a record's first item."""
     return (stream << STREAM_SHIFT) | ((number & RECORD_NUMBER_MAX) << _ITEM_BITS)
 
 

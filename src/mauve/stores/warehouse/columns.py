@@ -59,7 +59,6 @@ def seqs_as_arrow(seqs: Iterable[int]) -> bytes:
 
 
 def id_candidates_as_arrow(places_by_day: Mapping[int, npt.NDArray[np.intp]], hashes: Hashes) -> bytes:
-    """Encode the ids that each day may hold."""
     places = np.concatenate(list(places_by_day.values()))
     days = np.repeat(np.array(list(places_by_day), np.uint16), [len(each) for each in places_by_day.values()])
     columns = [

@@ -187,7 +187,6 @@ class ClickHouseWarehouse:
         return _IS_COMPLETE.format(staged=self._staged_count, repeats=repeats, stored=stored)
 
     def _store(self, table: str, sql: str, range_name: str) -> None:  # noqa: ARG002 - for a server
-        """Run a statement that inserts into a table."""
         self._connection.run(sql)
 
 

@@ -23,7 +23,6 @@ PADDING: Final = tuple(bytes(length) for length in range(ALIGNMENT))
 
 
 def frame_bytes(length: int) -> int:
-    """Return the size of the frame for a payload of this length."""
     return HEADER_BYTES + length + (-length % ALIGNMENT)
 
 
@@ -44,7 +43,6 @@ def padding_after(length: int) -> bytes:
 
 
 def decode_header(header: bytes) -> tuple[bytes, int, int]:
-    """Return the mark, the number and the payload's length."""
     return _FIELDS.unpack_from(header)
 
 

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class Quarantine:
-    """Reports each damaged place once, however often it is read."""
+    """Reports each damaged location once, even if it is read repeatedly."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -261,7 +261,6 @@ class SegmentStreamReader:
                 continue  # Already loaded and recycled.
 
     def _segments(self, after: int, through: int) -> list[Segment]:
-        """Return the segments that may hold such records."""
         segments = list_segments(self._disk, self._directory)
         older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
         return [segment for segment in [*older, *segments[-1:]] if segment.first <= through]

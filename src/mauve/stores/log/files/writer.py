@@ -127,7 +127,7 @@ class SegmentLogWriter:
         return done
 
     async def close(self) -> None:
-        """Finish what was appended, then release the stream."""
+        """Finish pending appends, then release the stream."""
         self._refusal = self._refusal or "the log is closed"
         await self._idle.wait()
         if not self._is_closed:

@@ -1,4 +1,4 @@
-"""A group of log records, as it is stored in one message.
+"""A group of log records, stored in one message.
 
 A record's number combines its message's sequence and its place in the group. The content is compressed as a whole, with
 a checksum.

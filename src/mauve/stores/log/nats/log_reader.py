@@ -39,7 +39,7 @@ READ_S_MAX: Final = 20.0  # including the first connection
 TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_BYTES_MAX: Final = 4 * 2**20
-_FROM_LEADER_MAX: Final = 100  # messages that one read asks the leader for, one by one
+_FROM_LEADER_MAX: Final = 100  # single-message requests to the leader per read
 # Before a message is given up. A replaced leader notices far sooner.
 MISSING_S_MAX: Final = 30.0
 MISSING_TRIES_MIN: Final = 10

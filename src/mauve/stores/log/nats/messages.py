@@ -97,7 +97,6 @@ async def first_since(client: "Client", stream: int, since: datetime) -> int | N
 
 
 async def from_leader(client: "Client", stream: int, sequence: int) -> Message | None:
-    """Return a message from the stream's leader, or None if it does not exist."""
     try:
         reply = await ask_leader(client, f"STREAM.MSG.GET.{stream_name(stream)}", {"seq": sequence})
     except ApiError as error:

@@ -139,7 +139,7 @@ def subject_of(stream: int) -> str:
 
 
 def stream_config(stream: int, metadata: Mapping[str, str], replicas: int, bytes_max: int) -> dict[str, Any]:
-    """Return the configuration of a stream: nothing leaves it except what the loader has loaded."""
+    """Return the configuration of a stream: only loaded messages are ever removed."""
     return {
         "name": stream_name(stream),
         "subjects": [subject_of(stream)],
@@ -262,7 +262,6 @@ async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
 
 
 async def purge(client: "Client", stream: int, keep_from: int) -> None:
-    """Delete the messages before a sequence."""
     await ask_leader(client, f"STREAM.PURGE.{stream_name(stream)}", {"seq": keep_from})
 
 

@@ -72,8 +72,6 @@ class Connection(Protocol):
 
 
 class ChdbConnection:
-    """A session on the embedded engine."""
-
     def __init__(self, path: Path) -> None:
         import chdb  # noqa: PLC0415 - takes half a second and much memory
 
