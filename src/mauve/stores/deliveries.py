@@ -25,7 +25,7 @@ class Delivery:
     project: str  # public id
     provider: str
     at: int  # epoch ms
-    type: str  # as the biller names it
+    type: str  # the biller's name for it
     result: DeliveryResult
     rows: int
     warnings: tuple[str, ...] = ()  # from a closed set
@@ -38,7 +38,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """How often a label was counted for a project's deliveries, and when last."""
+    """The count of a label among a project's deliveries, and its last time."""
 
     project: str
     provider: str

@@ -16,9 +16,9 @@ REPEAT: Final = "repeat"  # an event with a repeated id: stored, not counted
 SUPPRESSED: Final = "suppressed"  # a repeat from a server key whose id counts for a publishable key
 REJECTED: Final = "rejected"  # an item; a colon and the rejection code follow
 REFUSED: Final = "refused"  # a whole request; a colon and the problem code follow
-# Accepted items that deserve a look.
-MOVED_PAST: Final = "moved_past"  # before the window; a colon and the claimed day, or long ago the month, follow
-MOVED_PAST_EARLIER: Final = f"{MOVED_PAST}:earlier"  # before the months that are counted one by one
+# Accepted items to check.
+MOVED_PAST: Final = "moved_past"  # before the window; a colon and the claimed day, or for older ones the month, follow
+MOVED_PAST_EARLIER: Final = f"{MOVED_PAST}:earlier"  # before the months that are counted individually
 MOVED_FUTURE: Final = "moved_future"  # a time after the window
 AT_IN_SECONDS: Final = "at_in_seconds"  # `at` looks like epoch seconds
 TIME_MISNAMED: Final = "time_misnamed"  # no `at`, but a field that is ignored; a colon and its name follow

@@ -26,7 +26,7 @@ MAINTENANCE_STATEMENT_S: Final = 3600.0  # for work that reads or changes whole 
 def open_catalog_database(
     settings: Settings, *, statement_s: float = STATEMENT_S_MAX, connections_max: int = CONNECTIONS_MAX
 ) -> Database:
-    # The database gives up before the request does, so that its own reason reaches the log.
+    # The database times out before the request, so that its own reason is logged.
     patience_s = settings.catalog_timeout_s / 2
     path = catalog_path(settings.data)
     return _open(settings, path, CATALOG, patience_s, statement_s=statement_s, connections_max=connections_max)

@@ -90,7 +90,7 @@ async def off_loop(opening: AbstractContextManager[T]) -> AsyncIterator[T]:
 
 @contextmanager
 def open_keyring(settings: Settings, process: int) -> Iterator[Keyring]:
-    """Open the keyring, which follows the catalog over connections of its own, on a prepared data directory."""
+    """Open the keyring, which follows the catalog over its own connections, on a prepared data directory."""
     # One connection waits for notices, one reads. Requests that wait for the pool must not delay a revocation.
     with closing(open_catalog_database(settings, statement_s=_POLL_STATEMENT_S, connections_max=2)) as database:
         keyring = Keyring(

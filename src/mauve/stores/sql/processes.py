@@ -61,7 +61,7 @@ class SqlAcceptedCounts:
         return {stream: accepted.copy() for stream, accepted in counts.items() if accepted}
 
     def others(self) -> list[tuple[int, AcceptedCounts]]:
-        """Return what the others have shared; while the database is down, what they had shared before."""
+        """Return the counts of the others; while the database is down, the last known ones."""
         self._has_read()
         others = (content for process, content in self._seen.items() if process != self._process)
         return [pair for content in others for pair in self._counts_from(content).items()]
@@ -99,7 +99,7 @@ class SqlPresence:
         self._thread.start()
 
     def use(self) -> int:
-        """Note that this process uses the limit; return how many do so now, this one included. It never waits."""
+        """Record a use of the limit; return the number of processes using it, including this one. Never blocks."""
         now, used_at = time.monotonic(), self._used_at
         self._used_at = now
         if now - used_at >= USE_S:
