@@ -72,7 +72,7 @@ class AgentsPlane:
             log.exception("agents_failed", method=request.method)
             reply = data_reply(cannot_be_read())
         reply = with_unknown_hint(reply, request.query)
-        await send_reply(send, reply._replace(headers={**reply.headers, "cache-control": "no-store"}))
+        await send_reply(send, reply.with_headers({"cache-control": "no-store"}))
 
     async def _answer_allowance(self, request: AsgiRequest, _: Scope) -> Reply:
         if request.path != ALLOWANCE_PATH:

@@ -13,7 +13,7 @@ from mauve.web.messages import OpenRequest, Reply
 SMALL_BODY_BYTES: Final = 64 * 1024  # Small enough to skip the budget, and to handle on the event loop.
 _READ_AHEAD_BYTES: Final = 16 * 1024  # The server has read this much of a body along with the head.
 _BUSY: Final = data_reply(Busy())
-_BUSY_AND_CLOSED: Final = _BUSY._replace(headers={**_BUSY.headers, "connection": "close"})
+_BUSY_AND_CLOSED: Final = _BUSY.with_headers({"connection": "close"})
 
 
 class BodyRules(NamedTuple):

@@ -23,4 +23,4 @@ def with_cors(reply: Reply) -> Reply:
     """Let a page read the reply and the headers that concern its sender."""
     readable = ", ".join(name for name in _READABLE if name in reply.headers)
     exposed = {"access-control-expose-headers": readable} if readable else {}
-    return reply._replace(headers={**reply.headers, **_ANY_ORIGIN, **exposed})
+    return reply.with_headers(_ANY_ORIGIN | exposed)

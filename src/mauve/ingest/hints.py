@@ -38,7 +38,7 @@ _UNKNOWN: Final = "the key is unknown or revoked: mint one on the app's Keys pag
 
 
 def with_credential_hint(reply: Reply, authorization: str | None) -> Reply:
-    return reply._replace(headers={**reply.headers, "x-service-hint": _hint(authorization)})
+    return reply.with_headers({"x-service-hint": _hint(authorization)})
 
 
 def _hint(authorization: str | None) -> str:
@@ -88,7 +88,7 @@ NO_HINTS: Final = Hints({}, {})
 
 
 def with_hints(reply: Reply, hints: Hints) -> Reply:
-    return reply._replace(headers={**reply.headers, **hints.headers})
+    return reply.with_headers(hints.headers)
 
 
 def status_hints(statuses: Iterable[str]) -> Hints:

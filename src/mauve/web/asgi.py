@@ -1,6 +1,6 @@
 """Raw ASGI, for the ingest plane on the main port and for cached metrics: our own small request and reply."""
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from itertools import chain
 from typing import Final
 
@@ -47,25 +47,9 @@ class AsgiRequest:
 
 
 async def send_reply(send: Send, reply: Reply) -> None:
-    headers = reply.headers
-    known = _encoded.get(id(headers))
-    if known is None or known[0] is not headers:
-        known = _encode(headers)
-    await send({"type": "http.response.start", "status": int(reply.status), "headers": known[1]})
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in reply.headers.items()]
+    await send({"type": "http.response.start", "status": int(reply.status), "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
-
-
-# Nearly all replies have the very same headers. They are kept as well, so no others can ever be found under their id.
-_ENCODED_MAX: Final = 64
-_encoded: dict[int, tuple[Mapping[str, str], list[tuple[bytes, bytes]]]] = {}
-
-
-def _encode(headers: Mapping[str, str]) -> tuple[Mapping[str, str], list[tuple[bytes, bytes]]]:
-    if len(_encoded) >= _ENCODED_MAX:
-        _encoded.clear()
-    pairs = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
-    known = _encoded[id(headers)] = (headers, pairs)
-    return known
 
 
 def matchable_path(scope: Scope) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from mauve.core.problems import Code, Problem
 from mauve.core.times import utc_instant
-from mauve.web.messages import JSON, Reply, json_reply
+from mauve.web.messages import Reply, json_reply
 
 STATUS_OF: Final[Mapping[Code, HTTPStatus]] = MappingProxyType(
     {
@@ -35,8 +35,7 @@ _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="service"'}
 
 def control_reply(problem: Problem) -> Reply:
     """Return `{error: {code, message}}`."""
-    body = {"error": {"code": problem.code, "message": problem.message}}
-    return _with_retry_after(problem, _with_challenge(problem, json_reply(STATUS_OF[problem.code], body)))
+    return _reply(problem, {"error": {"code": problem.code, "message": problem.message}})
 
 
 _CODES_SHOWN_TO_DATA_CLIENTS: Final = frozenset(
@@ -52,19 +51,16 @@ def data_reply(problem: Problem) -> Reply:
     body: dict[str, object] = {"ok": False, "error": problem.message}
     if problem.code in _CODES_SHOWN_TO_DATA_CLIENTS:
         body |= {"code": problem.code, **problem.facts}
-    reply = _with_retry_after(problem, _with_challenge(problem, json_reply(STATUS_OF[problem.code], body)))
-    if problem.code is not Code.RATE_LIMITED:
-        return reply
-    return Reply(reply.status, reply.body, {**reply.headers, "x-service-throttle": "rate_limit"})
+    reply = _reply(problem, body)
+    return reply.with_headers({"x-service-throttle": "rate_limit"}) if problem.code is Code.RATE_LIMITED else reply
 
 
 def _allowance_reply(problem: Problem, scope: str) -> Reply:
     """Return the refusal of a read whose allowance is spent. It has no Retry-After: only the reset helps."""
     reset_at = utc_instant(problem.facts["reset_at"])
     body = {"ok": False, "reason": "allowance", "scope": scope, "reset_at": reset_at, "error": problem.message}
-    reply = json_reply(STATUS_OF[problem.code], body)
     throttle = {"x-service-throttle": f"allowance:{scope}", "x-service-reset": reset_at}
-    return Reply(reply.status, reply.body, {**reply.headers, **throttle})
+    return json_reply(STATUS_OF[problem.code], body).with_headers(throttle)
 
 
 def is_safe_method(method: str) -> bool:
@@ -75,17 +71,11 @@ def is_safe_method(method: str) -> bool:
 def wrong_method(allowed: str) -> Reply:
     """Return the data planes' reply to a method that the path does not accept."""
     reply = data_reply(Problem(Code.METHOD_NOT_ALLOWED, f"this path takes {allowed}: send that"))
-    return Reply(reply.status, reply.body, {**reply.headers, "allow": "GET, HEAD" if allowed == "GET" else allowed})
+    return reply.with_headers({"allow": "GET, HEAD" if allowed == "GET" else allowed})
 
 
-def _with_retry_after(problem: Problem, reply: Reply) -> Reply:
-    retry_after_s = problem.facts.get("retry_after_s")
-    if retry_after_s is None:
-        return reply
-    return Reply(reply.status, reply.body, {**reply.headers, "retry-after": str(retry_after_s)})
-
-
-def _with_challenge(problem: Problem, reply: Reply) -> Reply:
-    if problem.code is not Code.UNAUTHORIZED:
-        return reply
-    return Reply(reply.status, reply.body, JSON | _CHALLENGE)
+def _reply(problem: Problem, body: Mapping[str, object]) -> Reply:
+    challenge = _CHALLENGE if problem.code is Code.UNAUTHORIZED else {}
+    wait = {"retry-after": str(problem.facts["retry_after_s"])} if "retry_after_s" in problem.facts else {}
+    reply, added = json_reply(STATUS_OF[problem.code], body), challenge | wait
+    return reply.with_headers(added) if added else reply  # Encoded heads are cached by the identity of their headers.

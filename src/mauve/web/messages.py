@@ -60,6 +60,9 @@ class Reply(NamedTuple):
     body: bytes = b""
     headers: Mapping[str, str] = MappingProxyType({})
 
+    def with_headers(self, added: Mapping[str, str]) -> "Reply":
+        return Reply(self.status, self.body, {**self.headers, **added})
+
 
 def json_reply(status: HTTPStatus, value: Any) -> Reply:  # noqa: ANN401 - anything that msgspec can encode
     return Reply(status, _encoder.encode(value), JSON)

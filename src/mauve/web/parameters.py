@@ -52,7 +52,7 @@ def with_unknown_hint(reply: Reply, query: bytes, known: frozenset[str] = frozen
     if not added:
         return reply
     hints = [reply.headers[_HINT]] if _HINT in reply.headers else []
-    return reply._replace(headers={**reply.headers, _HINT: "; ".join([*hints, added[_HINT]])})
+    return reply.with_headers({_HINT: "; ".join([*hints, added[_HINT]])})
 
 
 def _hint(query: bytes, known: frozenset[str]) -> Mapping[str, str]:

@@ -4,13 +4,13 @@ The bytes are cut into pieces, none of which extends past the end of a request. 
 the byte, and the parser sees nothing of the next request before it is due.
 """
 
-from typing import Final, Protocol, cast
+from typing import Final, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mauve.web import head_rules
 from mauve.web.http1.head import CACHED_HEAD_BYTES_MAX, Head, HeadCache, Headers
-from mauve.web.http1.request import BodySource, IncomingRequest
+from mauve.web.http1.request import IncomingRequest, RequestSink
 
 _PIECE_BYTES_MAX: Final = 16 * 1024
 _PIECE_COST: Final = 256  # in bytes: the fixed cost of a piece, however short
@@ -19,22 +19,6 @@ _TAIL_BYTES: Final = len(_END) - 1
 _CHUNKED_BYTES_MAX: Final = 16  # for one byte of a body
 _SHORT_HEAD_BYTES: Final = 4 * head_rules.HEADERS_MAX  # A shorter head cannot hold too many headers.
 _VERSIONS: Final = frozenset({"1.0", "1.1"})
-
-
-class RequestSink(BodySource, Protocol):
-    """The receiver of the requests."""
-
-    def should_pause(self) -> bool:
-        """Return whether to stop reading for now."""
-        ...
-
-    def on_request(self, request: IncomingRequest) -> None:
-        """Accept a request whose head is complete."""
-        ...
-
-    def on_bad_request(self, flaw: head_rules.Flaw) -> None:
-        """Reply to input that is not a valid request. Nothing is read after it."""
-        ...
 
 
 class Reader:

@@ -6,13 +6,26 @@ from typing import Final, Protocol
 
 from mauve.core.problems import Busy
 from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, Pace, never
+from mauve.web.head_rules import Flaw
 from mauve.web.http1.head import PREREAD_BYTES_MAX, Head
 
 _PIECES_MAX: Final = 256  # A piece may be a single byte: join them before the list outweighs the body.
 
 
-class BodySource(Protocol):
-    """The connection that receives the body."""
+class RequestSink(Protocol):
+    """The connection, as the reader and its requests use it."""
+
+    def should_pause(self) -> bool:
+        """Return whether to stop reading for now."""
+        ...
+
+    def on_request(self, request: "IncomingRequest") -> None:
+        """Accept a request whose head is complete."""
+        ...
+
+    def on_bad_request(self, flaw: Flaw) -> None:
+        """Reply to input that is not a valid request. Nothing is read after it."""
+        ...
 
     def resume_body(self, request: "IncomingRequest") -> None:
         """Read the rest of the body."""
@@ -31,8 +44,8 @@ class IncomingRequest:
     _bytes_max = DRAIN_BYTES_MAX  # Until the body is wanted, backpressure bounds it.
     _body_ready: asyncio.Future[None] | None = None
 
-    def __init__(self, source: BodySource, head: Head) -> None:
-        self._source = source
+    def __init__(self, sink: RequestSink, head: Head) -> None:
+        self._sink = sink
         self.head = head
         self.header = head.header
         self.method = head.method
@@ -113,7 +126,7 @@ class IncomingRequest:
             raise IncompleteBodyError
         self.is_body_wanted = True
         self._body_ready = asyncio.get_running_loop().create_future()
-        self._source.resume_body(self)
+        self._sink.resume_body(self)
         await self._body_ready
 
     def _set_ready(self) -> None:
