@@ -77,7 +77,7 @@ def test_every_bad_credential_gets_the_identical_401(client, parts, organization
     revoked_id, revoked = operator.mint_token(parts, organization.org_id, "t", Scope)
     operator.revoke_token(parts, revoked_id)
     good = operator.mint_token(parts, organization.org_id, "t", Scope)[1].reveal()
-    unknown = tokens.mint(SystemRandomness()).token.reveal()
+    unknown = tokens.mint(SystemRandomness())[0].reveal()
     headers = [
         {},
         {"authorization": ""},

@@ -339,7 +339,7 @@ class TestRefusals:
 
 def key_mint(kind):
     """Return a well-formed key that was never stored."""
-    return mint(kind, Environment.LIVE, SystemRandomness()).key.reveal()
+    return mint(kind, Environment.LIVE, SystemRandomness()).reveal()
 
 
 class TestUnauthorized:

@@ -9,7 +9,7 @@ import sqlite3
 
 import pytest
 
-from mauve.access.vault import Row, VaultError
+from mauve.access.vault import VaultError, webhook_row
 from mauve.cli.output import table
 from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody
@@ -89,7 +89,7 @@ def test_swapped_sealed_secrets_cannot_be_opened(client, parts, organization, se
         archive_app(parts, app)
         restore_app(parts, app)
     with pytest.raises(VaultError):
-        parts.vault.open(sealed[other.public_id], Row(one.app_id, Environment.LIVE, Provider.BILLER_A))
+        parts.vault.open(sealed[other.public_id], webhook_row(one.app_id, Environment.LIVE, Provider.BILLER_A))
     keyring.refresh()
     body = b'{"type": "invoice.paid"}'
     for secret in (SECRET_A, SECRET_B):

@@ -1,8 +1,6 @@
-import dataclasses
-
 import pytest
 
-from mauve.access.vault import Row
+from mauve.access.vault import webhook_row
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
@@ -26,7 +24,7 @@ def published(keyring, record_id):
 
 
 def opened(parts, record):
-    return parts.vault.open(record.sealed, Row(record.app_id, record.environment, record.provider)).reveal()
+    return parts.vault.open(record.sealed, webhook_row(record.app_id, record.environment, record.provider)).reveal()
 
 
 @pytest.mark.parametrize("provider", ["biller_a", "biller_b"])
@@ -105,6 +103,6 @@ def test_a_test_secret_makes_the_test_project_and_touches_nothing_live(api, app,
     assert again == public_id
     record = published(keyring, f"{public_id}/biller_a")
     assert record.environment is Environment.TEST
-    live = dataclasses.replace(Row(record.app_id, record.environment, record.provider), environment=Environment.LIVE)
+    live = webhook_row(record.app_id, Environment.LIVE, record.provider)
     with pytest.raises(Exception, match="altered or moved"):
         parts.vault.open(record.sealed, live)

@@ -15,9 +15,9 @@ class FixedRandomness:
 
 def test_a_key_is_a_prefix_34_random_characters_and_a_checksum():
     minted = keys.mint(KeyKind.SERVER, Environment.LIVE, FixedRandomness())
-    assert minted.key.reveal() == "sk_live_0123456789ABCDEFGHIJKLMNOPQRSTUVWX" + "47EAjH"
-    assert minted.masked == "sk_live_0123…EAjH"
-    assert keys.is_well_formed(minted.key.reveal())
+    assert minted.reveal() == "sk_live_0123456789ABCDEFGHIJKLMNOPQRSTUVWX" + "47EAjH"
+    assert keys.masked(minted.reveal()) == "sk_live_0123…EAjH"
+    assert keys.is_well_formed(minted.reveal())
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_a_key_is_a_prefix_34_random_characters_and_a_checksum():
     ],
 )
 def test_each_kind_has_its_prefix(kind, plane, prefix):
-    key = keys.mint(kind, plane, SystemRandomness()).key.reveal()
+    key = keys.mint(kind, plane, SystemRandomness()).reveal()
     assert key.startswith(prefix)
     assert len(key) == len(prefix) + 40
     assert keys.is_well_formed(key)
@@ -39,19 +39,19 @@ def test_each_kind_has_its_prefix(kind, plane, prefix):
     "change", [lambda key: key + "0", lambda key: key[:-1], lambda key: key.swapcase(), lambda key: ""]
 )
 def test_an_altered_key_is_not_well_formed(change):
-    assert not keys.is_well_formed(change(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()))
+    assert not keys.is_well_formed(change(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).reveal()))
 
 
 def test_a_checksum_covers_the_prefix():
-    key = keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()
+    key = keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).reveal()
     assert not keys.is_well_formed(key.replace("sk_live_", "pk_live_"))
 
 
 def test_a_token_is_a_prefix_a_lookup_id_and_a_secret():
-    minted = tokens.mint(SystemRandomness())
-    token = minted.token.reveal()
+    minted, stored = tokens.mint(SystemRandomness())
+    token = minted.reveal()
     assert len(token) == len("ctl_live_") + 16 + 40
-    assert token.startswith(f"ctl_live_{minted.lookup_id}")
+    assert token.startswith(f"ctl_live_{stored.lookup_id}")
 
 
 def test_a_malformed_token_is_refused_without_asking_the_catalog():

@@ -46,7 +46,14 @@ def minted():
 
 def published(minted, *, revoked=False):
     return PublishedKey(
-        "key_1", minted.digest, KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=revoked
+        "key_1",
+        keys.digest_of(minted.reveal()),
+        KeyKind.SERVER,
+        Environment.LIVE,
+        "proj_1",
+        "app_1",
+        "org_1",
+        revoked=revoked,
     )
 
 
@@ -54,7 +61,7 @@ def test_a_key_works_from_the_moment_it_is_published(catalog, minted):
     ring = Keyring(catalog)
     ring.refresh()
     catalog.records.append(published(minted))
-    assert ring.key_for(minted.key.reveal()).key_id == "key_1"
+    assert ring.key_for(minted.reveal()).key_id == "key_1"
 
 
 def test_a_known_key_is_answered_from_memory(catalog, minted):
@@ -62,7 +69,7 @@ def test_a_known_key_is_answered_from_memory(catalog, minted):
     ring = Keyring(catalog)
     ring.refresh()
     reads = catalog.reads
-    assert ring.key_for(minted.key.reveal())
+    assert ring.key_for(minted.reveal())
     assert catalog.reads == reads
 
 
@@ -70,10 +77,10 @@ def check_that_a_revoked_key_is_refused_after_the_next_refresh(catalog, minted):
     catalog.records.append(published(minted))
     ring = Keyring(catalog)
     ring.refresh()
-    assert ring.key_for(minted.key.reveal())
+    assert ring.key_for(minted.reveal())
     catalog.records.append(published(minted, revoked=True))
     ring.refresh()
-    assert ring.key_for(minted.key.reveal()) is None
+    assert ring.key_for(minted.reveal()) is None
 
 
 def test_a_revoked_key_is_refused_after_the_next_refresh(catalog, minted):
@@ -107,7 +114,7 @@ def test_the_records_outlive_the_catalog(catalog, minted):
     catalog.is_down = True
     ring.refresh()
     assert not ring.is_current
-    assert ring.key_for(minted.key.reveal()) is not None
+    assert ring.key_for(minted.reveal()) is not None
     catalog.is_down = False
     ring.refresh()
     assert ring.is_current
@@ -127,8 +134,8 @@ def minted_token():
 
 def published_token(minted_token, environment=Environment.LIVE, *, revoked=False):
     return PublishedToken(
-        minted_token.lookup_id,
-        minted_token.digest,
+        minted_token[1].lookup_id,
+        minted_token[1].digest,
         "org_1",
         environment,
         frozenset({Scope.METRICS_READ}),
@@ -141,16 +148,16 @@ def a_project():
 
 
 def unknown_tokens(count):
-    return [tokens.mint(SystemRandomness()).token.reveal() for _ in range(count)]
+    return [tokens.mint(SystemRandomness())[0].reveal() for _ in range(count)]
 
 
 class TestTokens:
     def test_a_token_works_from_the_moment_it_is_published(self, catalog, minted_token):
         ring = Keyring(catalog)
         ring.refresh()
-        assert ring.token_for(minted_token.token.reveal()) is None
+        assert ring.token_for(minted_token[0].reveal()) is None
         catalog.records.append(published_token(minted_token))
-        token = ring.token_for(minted_token.token.reveal())
+        token = ring.token_for(minted_token[0].reveal())
         assert (token.org_id, token.environment, token.scopes) == ("org_1", Environment.LIVE, {Scope.METRICS_READ})
 
     def test_a_known_token_is_answered_from_memory(self, catalog, minted_token):
@@ -158,23 +165,23 @@ class TestTokens:
         ring = Keyring(catalog)
         ring.refresh()
         reads = catalog.reads
-        first = ring.token_for(minted_token.token.reveal())
-        assert ring.token_for(minted_token.token.reveal()) is first is not None
+        first = ring.token_for(minted_token[0].reveal())
+        assert ring.token_for(minted_token[0].reveal()) is first is not None
         assert catalog.reads == reads
 
     def test_a_revoked_token_is_refused_after_the_next_refresh(self, catalog, minted_token):
         catalog.records.append(published_token(minted_token))
         ring = Keyring(catalog)
-        assert ring.token_for(minted_token.token.reveal())
+        assert ring.token_for(minted_token[0].reveal())
         catalog.records.append(published_token(minted_token, revoked=True))
         ring.refresh()
-        assert ring.token_for(minted_token.token.reveal()) is None
+        assert ring.token_for(minted_token[0].reveal()) is None
 
     def test_a_wrong_secret_is_refused_and_costs_what_an_unknown_token_does(self, catalog, minted_token):
         catalog.records.append(published_token(minted_token))
         ring = Keyring(catalog)
         ring.refresh()
-        text = minted_token.token.reveal()
+        text = minted_token[0].reveal()
         reads = []
         for credential in (text[:-1] + ("0" if text[-1] != "0" else "1"), *unknown_tokens(1)):
             before = catalog.reads
@@ -185,7 +192,7 @@ class TestTokens:
     def test_a_token_belongs_to_the_environment_of_its_prefix(self, catalog, minted_token):
         catalog.records.append(published_token(minted_token))
         ring = Keyring(catalog)
-        live = minted_token.token.reveal()
+        live = minted_token[0].reveal()
         assert ring.token_for(live.replace("ctl_live_", "ctl_test_")) is None
         assert ring.token_for(live)
         catalog.records.append(published_token(minted_token, environment=Environment.TEST))
@@ -195,8 +202,8 @@ class TestTokens:
 
     def test_a_malformed_token_does_not_reach_the_catalog(self, catalog, minted, minted_token):
         ring = Keyring(catalog)
-        text = minted_token.token.reveal()
-        for credential in (None, "", text[:-1], text + "0", text.upper(), f"{text}\n", minted.key.reveal()):
+        text = minted_token[0].reveal()
+        for credential in (None, "", text[:-1], text + "0", text.upper(), f"{text}\n", minted.reveal()):
             assert ring.token_for(credential) is None
         assert ring.key_for(text) is None
         assert catalog.reads == 0
@@ -206,7 +213,7 @@ class TestTokens:
         ring = Keyring(catalog)
         ring.refresh()
         catalog.is_down = True
-        assert ring.token_for(minted_token.token.reveal())
+        assert ring.token_for(minted_token[0].reveal())
 
 
 class TestProjects:
@@ -235,7 +242,7 @@ class TestFloods:
     def test_a_flood_of_unknown_keys_and_projects_does_not_cost_a_refresh_each(self, catalog):
         ring = Keyring(catalog, ticks=Ticks())
         for _ in range(5 * EXTRA_REFRESHES_PER_S):
-            assert ring.key_for(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).key.reveal()) is None
+            assert ring.key_for(keys.mint(KeyKind.SERVER, Environment.LIVE, SystemRandomness()).reveal()) is None
             assert ring.project(a_project().public_id) is None
         assert catalog.reads == EXTRA_REFRESHES_PER_S
 
@@ -244,9 +251,9 @@ class TestFloods:
         for credential in unknown_tokens(2 * EXTRA_REFRESHES_PER_S):
             ring.token_for(credential)
         catalog.records.append(published_token(minted_token))
-        assert ring.token_for(minted_token.token.reveal()) is None
+        assert ring.token_for(minted_token[0].reveal()) is None
         ring.refresh()
-        assert ring.token_for(minted_token.token.reveal())
+        assert ring.token_for(minted_token[0].reveal())
 
     def test_after_the_flood_an_unknown_token_triggers_a_refresh_again(self, catalog):
         ticks = Ticks()
@@ -295,11 +302,11 @@ class TestAge:
     def test_a_live_credential_is_confirmed(self, ring, catalog, minted, minted_token):
         catalog.records += [token := published_token(minted_token)]
         ring.refresh()
-        asyncio.run(ring.confirm(ring.key_for(minted.key.reveal())))
+        asyncio.run(ring.confirm(ring.key_for(minted.reveal())))
         asyncio.run(ring.confirm(token))
 
     def test_a_revoked_credential_is_refused(self, ring, catalog, minted, minted_token):
-        key, token = ring.key_for(minted.key.reveal()), published_token(minted_token)
+        key, token = ring.key_for(minted.reveal()), published_token(minted_token)
         catalog.records += [published(minted, revoked=True), published_token(minted_token, revoked=True)]
         ring.refresh()
         for credential in (key, token):
@@ -307,7 +314,7 @@ class TestAge:
                 asyncio.run(ring.confirm(credential))
 
     def test_nothing_is_confirmed_while_the_catalog_is_down(self, ring, catalog, minted, ticks):
-        key = ring.key_for(minted.key.reveal())
+        key = ring.key_for(minted.reveal())
         catalog.is_down = True
         ticks.now_s += CURRENT_S + 0.1
 
@@ -325,7 +332,7 @@ class TestAge:
         ticks.now_s += RELOAD_AFTER_S + 1
         catalog.records[:] = []
         ring.refresh()
-        assert ring.key_for(minted.key.reveal()) is None
+        assert ring.key_for(minted.reveal()) is None
 
 
 class TestBeforeTheFirstRead:
@@ -336,7 +343,7 @@ class TestBeforeTheFirstRead:
         ring = Keyring(catalog, is_local=False)
         ring.refresh()
         for ask in (
-            lambda: ring.key_for(minted.key.reveal()),
+            lambda: ring.key_for(minted.reveal()),
             lambda: ring.token_for(minted_token.token.reveal()),
             lambda: ring.project(a_project().public_id),
             lambda: ring.secret("proj_1/biller_a"),
@@ -346,7 +353,7 @@ class TestBeforeTheFirstRead:
         assert ring.key_for("malformed") is None
         catalog.is_down = False
         ring.refresh()
-        assert ring.key_for(minted.key.reveal()) is None
+        assert ring.key_for(minted.reveal()) is None
 
 
 def test_an_unexpected_error_makes_the_records_outdated(minted):
@@ -384,13 +391,13 @@ class TestSnapshot:
         ring = Keyring(catalog, snapshot=tmp_path / "keys.json")
         ring.refresh()
         assert not ring.is_current
-        assert ring.key_for(minted.key.reveal()) == published(minted)
-        assert ring.token_for(minted_token.token.reveal()) == published_token(minted_token)
+        assert ring.key_for(minted.reveal()) == published(minted)
+        assert ring.token_for(minted_token[0].reveal()) == published_token(minted_token)
         assert ring.project(project.public_id) == project
         catalog.is_down = False
         catalog.records.append(published(minted, revoked=True))
         ring.refresh()
-        assert ring.key_for(minted.key.reveal()) is None
+        assert ring.key_for(minted.reveal()) is None
 
     def test_the_first_read_replaces_the_snapshot(self, catalog, minted, tmp_path):
         """A catalog that was restored may lack what the snapshot has."""
@@ -402,7 +409,7 @@ class TestSnapshot:
         catalog.is_down = False
         catalog.records[:] = []
         ring.refresh()
-        assert ring.key_for(minted.key.reveal()) is None
+        assert ring.key_for(minted.reveal()) is None
 
     @pytest.mark.parametrize("content", [b"", b"{", b'[1, [{"type": "other"}]]'])
     def test_a_damaged_snapshot_is_ignored(self, catalog, minted, tmp_path, content):
@@ -411,7 +418,7 @@ class TestSnapshot:
         ring = Keyring(catalog, snapshot=tmp_path / "keys.json")
         ring.refresh()
         with pytest.raises(StoreUnavailableError):
-            ring.key_for(minted.key.reveal())
+            ring.key_for(minted.reveal())
 
     def test_the_snapshot_is_private(self, catalog, minted, tmp_path):
         catalog.records.append(published(minted))
@@ -422,7 +429,7 @@ class TestSnapshot:
         catalog.records.append(published(minted))
         ring = Keyring(catalog, snapshot=tmp_path / "missing" / "keys.json")
         self.follow(ring)
-        assert ring.key_for(minted.key.reveal())
+        assert ring.key_for(minted.reveal())
 
 
 class TestRaces:
@@ -432,15 +439,15 @@ class TestRaces:
         catalog.records.append(published_token(minted_token))
         ring = Keyring(catalog)
         ring.refresh()
-        credential = minted_token.token.reveal()
+        credential = minted_token[0].reveal()
 
         class Interrupted:
-            lookup_id, environment = minted_token.lookup_id, Environment.LIVE
+            lookup_id, environment = minted_token[1].lookup_id, Environment.LIVE
 
             def matches(self, digest):
                 catalog.records.append(published_token(minted_token, revoked=True))
                 ring.refresh()
-                return digest == minted_token.digest
+                return digest == minted_token[1].digest
 
         with monkeypatch.context() as patched:
             patched.setattr("mauve.access.keyring.presented_token", lambda _credential: Interrupted())
@@ -449,7 +456,7 @@ class TestRaces:
 
     def test_a_revocation_while_a_key_is_looked_up_is_not_lost(self, catalog, minted):
         ring = Keyring(catalog)
-        credential = minted.key.reveal()
+        credential = minted.reveal()
         for _ in range(300):
             catalog.records.append(published(minted))
             ring.refresh()

@@ -2,12 +2,12 @@ import base64
 
 import pytest
 
-from mauve.access.vault import Row, Vault, VaultError, new_master_key
+from mauve.access.vault import Vault, VaultError, new_master_key, webhook_row
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 
-ROW = Row("app_1", Environment.LIVE, Provider.BILLER_A)
+ROW = webhook_row("app_1", Environment.LIVE, Provider.BILLER_A)
 
 
 @pytest.fixture
@@ -28,9 +28,9 @@ def test_the_same_secret_never_has_the_same_ciphertext(vault):
 @pytest.mark.parametrize(
     "row",
     [
-        Row("app_2", Environment.LIVE, Provider.BILLER_A),
-        Row("app_1", Environment.TEST, Provider.BILLER_A),
-        Row("app_1", Environment.LIVE, Provider.BILLER_B),
+        webhook_row("app_2", Environment.LIVE, Provider.BILLER_A),
+        webhook_row("app_1", Environment.TEST, Provider.BILLER_A),
+        webhook_row("app_1", Environment.LIVE, Provider.BILLER_B),
     ],
 )
 def test_a_sealed_secret_moved_to_another_row_does_not_open(vault, row):

@@ -7,7 +7,6 @@ refuse a mistyped or invented key without a lookup.
 import hashlib
 import re
 import zlib
-from dataclasses import dataclass
 from typing import Final
 
 from mauve.core.app import Environment
@@ -17,29 +16,18 @@ from mauve.core.secret import Secret
 
 _RANDOM_CHARACTERS: Final = 34
 _CHECKSUM_CHARACTERS: Final = 6
+_PREFIX_EXAMPLE: Final = "sk_live_"  # All prefixes are equally long.
 _KEY: Final = re.compile(r"(?:sk_live_|pk_live_|sk_test_)[0-9A-Za-z]{40}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class MintedKey:
-    """A new key, at the only moment when its full text is known."""
-
-    key: Secret
-    digest: bytes
-    masked: str
+def mint(kind: KeyKind, environment: Environment, randomness: Randomness) -> Secret:
+    text = f"{kind}_{environment}_{randomness.base62(_RANDOM_CHARACTERS)}"
+    return Secret(text + _checksum(text))
 
 
-def mint(kind: KeyKind, environment: Environment, randomness: Randomness) -> MintedKey:
-    prefix = f"{kind}_{environment}_"
-    body = randomness.base62(_RANDOM_CHARACTERS)
-    key = f"{prefix}{body}{_checksum(prefix + body)}"
-    return MintedKey(Secret(key), digest_of(key), masked(key, prefix))
-
-
-def masked(credential: str, prefix: str) -> str:
-    """Return the displayable form of a credential: prefix, four characters, an ellipsis, the last four."""
-    start = len(prefix)
-    return f"{credential[: start + 4]}…{credential[-4:]}"
+def masked(key: str) -> str:
+    """Return the displayable form of a key: prefix, four characters, an ellipsis, the last four."""
+    return f"{key[: len(_PREFIX_EXAMPLE) + 4]}…{key[-4:]}"
 
 
 def is_well_formed(credential: str) -> bool:
@@ -50,7 +38,7 @@ def is_well_formed(credential: str) -> bool:
 
 def digest_of(credential: str) -> bytes:
     """Return the digest that is stored instead of the credential. With over 200 random bits it needs no slow hash."""
-    return hashlib.sha256(credential.encode()).digest()
+    return hashlib.sha256(credential.encode(errors="surrogatepass")).digest()
 
 
 def _checksum(text: str) -> str:

@@ -1,10 +1,10 @@
 """Browser sessions."""
 
-import hashlib
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from mauve.access.keys import digest_of
 from mauve.core.ids import Randomness, new_id
 from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
@@ -34,7 +34,7 @@ def begin_session(sessions: "Sessions", user_id: str, agent: str, now_ms: int, r
         seen_at=now_ms,
         expires_at=now_ms + LIFETIME_MS,
     )
-    sessions.begin(session, _digest(secret))
+    sessions.begin(session, digest_of(secret))
     return Secret(secret)
 
 
@@ -42,7 +42,7 @@ def find_session(sessions: "Sessions", credential: str | None, now_ms: int) -> S
     """Return the signed-in user, or None if the session is unknown, idle or expired."""
     if credential is None or _SECRET.fullmatch(credential) is None:
         return None
-    found = sessions.find(_digest(credential), now_ms)
+    found = sessions.find(digest_of(credential), now_ms)
     if found is None or is_expired(found.session, found.at):
         return None
     if found.at - found.session.seen_at >= SEEN_EVERY_MS:
@@ -53,7 +53,3 @@ def find_session(sessions: "Sessions", credential: str | None, now_ms: int) -> S
 
 def is_expired(session: Session, now_ms: int) -> bool:
     return now_ms >= session.expires_at or now_ms >= session.seen_at + IDLE_MS
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()

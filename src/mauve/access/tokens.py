@@ -4,12 +4,12 @@ A token is `ctl_live_`, a public lookup id of 16 characters and a secret of 40, 
 the same format and is reserved: no such token exists.
 """
 
-import hashlib
 import hmac
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from mauve.access.keys import digest_of
 from mauve.core.app import Environment
 from mauve.core.credential import Scope
 from mauve.core.ids import Randomness
@@ -40,15 +40,6 @@ class PresentedToken:
 
 
 @dataclass(frozen=True, slots=True)
-class MintedToken:
-    """A new token, at the only moment when its full text is known."""
-
-    token: Secret
-    lookup_id: str
-    digest: bytes
-
-
-@dataclass(frozen=True, slots=True)
 class Caller:
     """The organization that a control token acts for, and its scopes."""
 
@@ -67,10 +58,10 @@ def insufficient_scope(scope: Scope) -> Problem:
     return Problem(Code.INSUFFICIENT_SCOPE, f"this token does not carry the scope {scope}: mint one that does")
 
 
-def mint(randomness: Randomness) -> MintedToken:
-    lookup_id = randomness.base62(_LOOKUP_CHARACTERS)
-    secret = randomness.base62(_SECRET_CHARACTERS)
-    return MintedToken(Secret(f"{_PREFIX}{lookup_id}{secret}"), lookup_id, _digest(secret))
+def mint(randomness: Randomness) -> tuple[Secret, PresentedToken]:
+    """Return the text of a new token, which is known only now, and what is stored of it."""
+    lookup_id, secret = randomness.base62(_LOOKUP_CHARACTERS), randomness.base62(_SECRET_CHARACTERS)
+    return Secret(f"{_PREFIX}{lookup_id}{secret}"), PresentedToken(Environment.LIVE, lookup_id, digest_of(secret))
 
 
 def authenticate(tokens: "Tokens", credential: str | None) -> Caller:
@@ -96,8 +87,4 @@ def presented_token(credential: str | None) -> PresentedToken | None:
     if parsed is None:
         return None
     environment, lookup_id, secret = parsed.groups()
-    return PresentedToken(Environment(environment), lookup_id, _digest(secret))
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode()).digest()
+    return PresentedToken(Environment(environment), lookup_id, digest_of(secret))

@@ -8,7 +8,6 @@ import base64
 import binascii
 import hashlib
 import os
-from dataclasses import dataclass
 from typing import Final
 
 from mauve.core.app import Environment
@@ -25,27 +24,14 @@ class VaultError(Exception):
     """A master key or sealed secret is unusable. The message says what to do."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """The row that a sealed secret belongs to. In another row it does not open."""
-
-    app_id: str
-    environment: Environment
-    provider: Provider
-
-    def as_bytes(self) -> bytes:
-        return f"webhook-secret/{self.app_id}/{self.environment}/{self.provider}".encode()
+def webhook_row(app_id: str, environment: Environment, provider: Provider) -> bytes:
+    """Return the row that a sealed webhook secret belongs to. In another row it does not open."""
+    return f"webhook-secret/{app_id}/{environment}/{provider}".encode()
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelRow:
-    """The same for a channel of alerts."""
-
-    org_id: str
-    channel_id: str
-
-    def as_bytes(self) -> bytes:
-        return f"alert-channel/{self.org_id}/{self.channel_id}".encode()
+def channel_row(org_id: str, channel_id: str) -> bytes:
+    """Return the row that the sealed address of an alert channel belongs to."""
+    return f"alert-channel/{org_id}/{channel_id}".encode()
 
 
 class Vault:
@@ -71,12 +57,12 @@ class Vault:
         """Return whether the master key that sealed it is available."""
         return sealed[1 : 1 + _KEY_ID_BYTES] in self._ciphers
 
-    def seal(self, secret: Secret, row: Row | ChannelRow) -> bytes:
+    def seal(self, secret: Secret, row: bytes) -> bytes:
         nonce = os.urandom(_NONCE_BYTES)
-        ciphertext = self._ciphers[self._current_id].encrypt(nonce, secret.reveal().encode(), row.as_bytes())
+        ciphertext = self._ciphers[self._current_id].encrypt(nonce, secret.reveal().encode(), row)
         return _FORMAT + self._current_id + nonce + ciphertext
 
-    def open(self, sealed: bytes, row: Row | ChannelRow) -> Secret:
+    def open(self, sealed: bytes, row: bytes) -> Secret:
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415 - slow to import
 
         key_id = sealed[1 : 1 + _KEY_ID_BYTES]
@@ -85,7 +71,7 @@ class Vault:
         if cipher is None or sealed[:1] != _FORMAT:
             raise VaultError(f"sealed with the master key {key_id.hex()}, which is not here: add it back")
         try:
-            plain = cipher.decrypt(nonce, sealed[1 + _KEY_ID_BYTES + _NONCE_BYTES :], row.as_bytes())
+            plain = cipher.decrypt(nonce, sealed[1 + _KEY_ID_BYTES + _NONCE_BYTES :], row)
         except InvalidTag:
             raise VaultError("a sealed secret was altered or moved: save the secret again") from None
         return Secret(plain.decode())

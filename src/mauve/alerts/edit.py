@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from mauve.access.vault import ChannelRow
+from mauve.access.vault import channel_row
 from mauve.alerts import messages
 from mauve.alerts.channels import Draft, Target
 from mauve.alerts.channels.addresses import endpoint_from
@@ -75,7 +75,7 @@ def create_channel(parts: AlertParts, user: User, kind: str, name: str, address:
         kind=kind,
         name=known,
         masked=f"{'https' if endpoint.is_tls else 'http'}://{endpoint.host}/…",
-        sealed=parts.vault.seal(packed, ChannelRow(user.org_id, channel_id)),
+        sealed=parts.vault.seal(packed, channel_row(user.org_id, channel_id)),
         created_at=parts.clock.now_ms(),
         created_by=user.user_id,
     )

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from mauve.access.vault import ChannelRow, VaultError
+from mauve.access.vault import VaultError, channel_row
 from mauve.alerts.channels import NOTICE, TARGET, SendFailed, Target
 from mauve.alerts.messages import AlertParts, Wish
 from mauve.alerts.schedule import HOUR_MS, MINUTE_MS, Cadence, retry_at
@@ -90,7 +90,7 @@ class Outbox:
         if channel is None:
             raise SendFailed("the channel was deleted", retry=False)
         try:
-            packed = self._parts.vault.open(channel.sealed, ChannelRow(channel.org_id, channel.channel_id))
+            packed = self._parts.vault.open(channel.sealed, channel_row(channel.org_id, channel.channel_id))
         except VaultError as error:
             raise SendFailed(str(error), retry=True) from None
         return TARGET.decode(packed.reveal())

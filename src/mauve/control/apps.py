@@ -11,14 +11,13 @@ from mauve.control.quotas import check_new_app
 from mauve.core.app import APP_NAME_CHARACTERS_MAX, App, Environment, app_name_from
 from mauve.core.credential import OPERATOR, KeyKind
 from mauve.core.ids import is_id, new_id
-from mauve.core.problems import not_found
+from mauve.core.problems import existing, not_found
 from mauve.core.secret import Secret
 from mauve.stores.catalog import AppChanges, NewApp, NewKey
 
 
 def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: str = OPERATOR) -> tuple[App, Secret]:
     """Create the app with its live project and first server key, and publish the key before returning."""
-    now = parts.clock.now_ms()
     app = NewApp(
         app_id=new_id("app", parts.randomness),
         org_id=org_id,
@@ -26,20 +25,28 @@ def create_app(parts: ControlParts, org_id: str, wanted: NewAppBody, minted_by: 
         name=_name_from(wanted.name),
         ownership=wanted.ownership,
         type=wanted.type,
-        created_at=now,
+        created_at=parts.clock.now_ms(),
     )
-    minted = keys.mint(KeyKind.SERVER, Environment.LIVE, parts.randomness)
-    first_key = NewKey(
+    first_key, text = new_key(parts, KeyKind.SERVER, Environment.LIVE, minted_by)
+    return parts.catalog.apps.create(app, first_key, partial(check_new_app, parts.quotas)), text
+
+
+def new_key(
+    parts: ControlParts, kind: KeyKind, environment: Environment, minted_by: str, name: str | None = None
+) -> tuple[NewKey, Secret]:
+    """Return a key to store, and its text, which is known only now."""
+    text = keys.mint(kind, environment, parts.randomness)
+    new = NewKey(
         key_id=new_id("key", parts.randomness),
-        kind=KeyKind.SERVER,
-        environment=Environment.LIVE,
-        digest=minted.digest,
-        masked=minted.masked,
-        created_at=now,
+        kind=kind,
+        environment=environment,
+        digest=keys.digest_of(text.reveal()),
+        masked=keys.masked(text.reveal()),
+        created_at=parts.clock.now_ms(),
         minted_by=minted_by,
+        name=name,
     )
-    created = parts.catalog.apps.create(app, first_key, partial(check_new_app, parts.quotas))
-    return created, minted.key
+    return new, text
 
 
 def find_app(parts: ControlParts, org_id: str, app_id: str) -> App:
@@ -52,10 +59,7 @@ def find_app(parts: ControlParts, org_id: str, app_id: str) -> App:
 
 def find_any_app(parts: ControlParts, org_id: str, app_id: str) -> App:
     """Return the app, even an archived one."""
-    app = parts.catalog.apps.find(org_id, app_id) if is_id(app_id, "app") else None
-    if app is None:
-        raise not_found()
-    return app
+    return existing(parts.catalog.apps.find(org_id, app_id) if is_id(app_id, "app") else None)
 
 
 def check_not_archived(app: App) -> None:
@@ -65,18 +69,12 @@ def check_not_archived(app: App) -> None:
 
 def archive_app(parts: ControlParts, app: App) -> App:
     """Refuse the app's keys and webhooks from now on, hide it, and keep its data. Again changes nothing."""
-    archived = parts.catalog.apps.archive(app.org_id, app.app_id, parts.clock.now_ms())
-    if archived is None:
-        raise not_found()
-    return archived
+    return existing(parts.catalog.apps.archive(app.org_id, app.app_id, parts.clock.now_ms()))
 
 
 def restore_app(parts: ControlParts, app: App) -> App:
     """Make an archived app work again, with the keys and webhook secrets it had."""
-    restored = parts.catalog.apps.restore(app.org_id, app.app_id)
-    if restored is None:
-        raise not_found()
-    return restored
+    return existing(parts.catalog.apps.restore(app.org_id, app.app_id))
 
 
 def change_app(parts: ControlParts, app: App, wanted: AppChangesBody) -> App:
@@ -88,10 +86,7 @@ def change_app(parts: ControlParts, app: App, wanted: AppChangesBody) -> App:
     )
     if changes == AppChanges():
         raise invalid_body("give at least one of name, ownership and type")
-    changed = parts.catalog.apps.change(app.org_id, app.app_id, changes)
-    if changed is None:
-        raise not_found()
-    return changed
+    return existing(parts.catalog.apps.change(app.org_id, app.app_id, changes))
 
 
 def _name_from(text: str) -> str:

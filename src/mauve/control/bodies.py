@@ -197,9 +197,5 @@ def _named(body: type[msgspec.Struct], source: App | AppKey) -> dict[str, Any]:
 
 def _without_values(message: str) -> str:
     """Return msgspec's message, unless it quotes the rejected value, which could be a secret."""
-    return message if not message.startswith("Invalid enum value") else "not an allowed value" + _path_in(message)
-
-
-def _path_in(message: str) -> str:
     _, at, path = message.rpartition(" - at ")
-    return at + path
+    return f"not an allowed value{at}{path}" if message.startswith("Invalid enum value") else message

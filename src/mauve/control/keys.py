@@ -2,17 +2,15 @@
 
 from functools import partial
 
-from mauve.access import keys
-from mauve.control.apps import check_not_archived
+from mauve.control.apps import check_not_archived, new_key
 from mauve.control.bodies import invalid_body
 from mauve.control.dependencies import ControlParts
 from mauve.control.quotas import check_new_key
 from mauve.core.app import APP_NAME_CHARACTERS_MAX, App, Environment, app_name_from
 from mauve.core.credential import OPERATOR, AppKey, KeyKind
-from mauve.core.ids import is_id, new_id
-from mauve.core.problems import not_found
+from mauve.core.ids import is_id
+from mauve.core.problems import existing
 from mauve.core.secret import Secret
-from mauve.stores.catalog import NewKey
 
 
 def mint_key(
@@ -26,20 +24,9 @@ def mint_key(
 ) -> tuple[str, Secret]:
     """Mint and publish a key; return its id and its text, which is shown only now. An empty name means none."""
     check_not_archived(app)
-    minted = keys.mint(kind, environment, parts.randomness)
-    new = NewKey(
-        key_id=new_id("key", parts.randomness),
-        kind=kind,
-        environment=environment,
-        digest=minted.digest,
-        masked=minted.masked,
-        created_at=parts.clock.now_ms(),
-        minted_by=minted_by,
-        name=_name_from(name),
-    )
-    if parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.quotas)) is None:
-        raise not_found()
-    return new.key_id, minted.key
+    new, text = new_key(parts, kind, environment, minted_by, _name_from(name))
+    existing(parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.quotas)))
+    return new.key_id, text
 
 
 def list_keys(parts: ControlParts, app: App) -> list[AppKey]:
@@ -48,8 +35,7 @@ def list_keys(parts: ControlParts, app: App) -> list[AppKey]:
 
 def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
     """Revoke permanently. Revoking again changes nothing and succeeds."""
-    if not is_id(key_id, "key") or parts.catalog.keys.revoke(app.app_id, key_id) is None:
-        raise not_found()
+    existing(parts.catalog.keys.revoke(app.app_id, key_id) if is_id(key_id, "key") else None)
 
 
 def _name_from(text: str) -> str | None:

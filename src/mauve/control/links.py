@@ -1,14 +1,14 @@
 """One-time links: the set-up link, which creates the first owner, and links to set a password."""
 
-import hashlib
 from dataclasses import dataclass
 from typing import Final
 
+from mauve.access.keys import digest_of
 from mauve.access.passwords import hash_of, password_problem
 from mauve.control.dependencies import ControlParts
 from mauve.control.operator import RefusedError, checked_email, new_organization
 from mauve.core.ids import new_id
-from mauve.core.problems import not_found
+from mauve.core.problems import existing, not_found
 from mauve.core.secret import Secret
 from mauve.core.user import Role, User
 from mauve.stores.catalog import OneTimeLink
@@ -40,7 +40,7 @@ def new_link(parts: ControlParts, purpose: str, user_id: str | None) -> tuple[On
     now = parts.clock.now_ms()
     link = OneTimeLink(
         link_id=new_id("lnk", parts.randomness),
-        digest=_digest(secret),
+        digest=digest_of(secret),
         user_id=user_id,
         expires_at=now + LINK_LIFETIME_MS,
         created_at=now,
@@ -59,10 +59,7 @@ def find_setup_link(parts: ControlParts, secret: str) -> OneTimeLink:
 def find_password_link(parts: ControlParts, secret: str) -> tuple[OneTimeLink, User]:
     """Return the password link with that secret and its user, if it can still be used."""
     link = _usable_link(parts, secret)
-    holder = None if link.user_id is None else parts.catalog.users.find(link.user_id)
-    if holder is None:
-        raise not_found()
-    return link, holder.user
+    return link, existing(None if link.user_id is None else parts.catalog.users.find(link.user_id)).user
 
 
 def make_first_owner(parts: ControlParts, secret: str, org_name: str, email: str, password: Secret) -> User:
@@ -100,11 +97,7 @@ def checked_hash(password: Secret, email: str) -> str:
 
 
 def _usable_link(parts: ControlParts, secret: str) -> OneTimeLink:
-    link = parts.catalog.links.find(_digest(secret))
+    link = parts.catalog.links.find(digest_of(secret))
     if link is None or parts.clock.now_ms() >= link.expires_at:
         raise not_found()
     return link
-
-
-def _digest(secret: str) -> bytes:
-    return hashlib.sha256(secret.encode(errors="surrogatepass")).digest()

@@ -122,7 +122,7 @@ def mint_token(
 ) -> tuple[str, Secret]:
     """Mint and publish a control token; return its id and its text, which is shown only now."""
     find_organization(parts, org_id)
-    minted = tokens.mint(parts.randomness)
+    text, stored = tokens.mint(parts.randomness)
     token = ControlToken(
         token_id=new_id("tok", parts.randomness),
         org_id=org_id,
@@ -133,8 +133,8 @@ def mint_token(
         minted_by=minted_by,
     )
     check = partial(check_new_token, parts.quotas, scopes=token.scopes)
-    parts.catalog.tokens.mint(NewToken(token, minted.lookup_id, minted.digest), check)
-    return token.token_id, minted.token
+    parts.catalog.tokens.mint(NewToken(token, stored.lookup_id, stored.digest), check)
+    return token.token_id, text
 
 
 def revoke_token(parts: ControlParts, token_id: str) -> ControlToken:

@@ -9,7 +9,7 @@ from mauve.control.operator import RefusedError, checked_email, find_organizatio
 from mauve.control.quotas import check_new_member
 from mauve.core.credential import Scope
 from mauve.core.ids import is_id, new_id
-from mauve.core.problems import Code, Problem, not_found
+from mauve.core.problems import Code, Problem, existing, not_found
 from mauve.core.roles import roles_within, scopes_of
 from mauve.core.user import Role, User
 from mauve.stores.catalog import Member, Minted, Withdrawal
@@ -120,7 +120,4 @@ def _check_reach(actor: User, role: Role) -> None:
 
 
 def _role_of(members: Sequence[Member], user_id: str) -> Role:
-    for member in members:
-        if member.user.user_id == user_id:
-            return member.user.role
-    raise not_found()
+    return existing(next((member for member in members if member.user.user_id == user_id), None)).user.role

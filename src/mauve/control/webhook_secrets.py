@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Final
 
-from mauve.access.vault import Row
+from mauve.access.vault import webhook_row
 from mauve.control.apps import check_not_archived
 from mauve.control.bodies import WebhookSecretBody, invalid_body
 from mauve.control.dependencies import ControlParts
@@ -62,8 +62,7 @@ def save_secret(parts: ControlParts, app: App, environment: Environment, provide
     The first test secret creates the app's test project.
     """
     check_not_archived(app)
-    sealed = _sealed(parts, Row(app.app_id, environment, provider), secret, is_placeholder=False)
-    return parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
+    return _put(parts, app, environment, provider, secret)
 
 
 def prepare_environment(parts: ControlParts, app: App, environment: Environment) -> None:
@@ -75,16 +74,18 @@ def prepare_environment(parts: ControlParts, app: App, environment: Environment)
     check_not_archived(app)
     for provider in Provider:
         random = Secret(_STRIPE_PREFIX + parts.randomness.base62(_PLACEHOLDER_CHARACTERS))
-        sealed = _sealed(parts, Row(app.app_id, environment, provider), random, is_placeholder=True)
-        parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))
+        _put(parts, app, environment, provider, random, is_placeholder=True)
 
 
-def _sealed(parts: ControlParts, row: Row, secret: Secret, *, is_placeholder: bool) -> SealedSecret:
-    return SealedSecret(
-        app_id=row.app_id,
-        environment=row.environment,
-        provider=row.provider,
-        sealed=parts.vault.seal(secret, row),
-        saved_at=parts.clock.now_ms(),
-        is_placeholder=is_placeholder,
-    )
+def _put(
+    parts: ControlParts,
+    app: App,
+    environment: Environment,
+    provider: Provider,
+    secret: Secret,
+    *,
+    is_placeholder: bool = False,
+) -> str:
+    row = (app.app_id, environment, provider)
+    sealed = SealedSecret(*row, parts.vault.seal(secret, webhook_row(*row)), parts.clock.now_ms(), is_placeholder)
+    return parts.catalog.webhook_secrets.put(sealed, new_id("proj", parts.randomness))

@@ -5,6 +5,9 @@ envelope.
 """
 
 from enum import StrEnum
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Code(StrEnum):
@@ -49,6 +52,13 @@ class Busy(Problem):
 def not_found() -> Problem:
     """Return the one answer for foreign, missing and malformed ids, so that the API does not reveal what exists."""
     return Problem(Code.NOT_FOUND, "no such resource: check the path and the id")
+
+
+def existing(found: T | None) -> T:
+    """Return what was found, or raise the 404."""
+    if found is None:
+        raise not_found()
+    return found
 
 
 def unauthorized() -> Problem:

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import structlog
 
-from mauve.access.vault import Row
+from mauve.access.vault import webhook_row
 from mauve.core.organization import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_webhook
 from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
@@ -88,7 +88,7 @@ class WebhookEndpoint:
     def _signature_failure(
         self, request: OpenRequest, body: bytes, secret: PublishedSecret, now_ms: int
     ) -> SignatureFailure | None:
-        opened = self._parts.vault.open(secret.sealed, Row(secret.app_id, secret.environment, secret.provider))
+        opened = self._parts.vault.open(secret.sealed, webhook_row(secret.app_id, secret.environment, secret.provider))
         return BILLERS[secret.provider].check_signature(request.header_values, body, opened, now_ms // 1000)
 
     async def _store(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
