@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mauve.core.credential import OPERATOR, ControlToken, Scope
-from mauve.core.roles import scopes_of
-from mauve.core.user import Role, User
+from mauve.core.user import Role, User, scopes_of
 from mauve.stores.catalog import Minted, NewToken, OneTimeLink, Tally
 from support.catalog_entries import (
     NOW,

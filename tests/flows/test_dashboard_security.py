@@ -13,8 +13,7 @@ from mauve.control import operator, people
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.credential import Scope
-from mauve.core.roles import may
-from mauve.core.user import Role
+from mauve.core.user import Role, may
 from mauve.dashboard.assets import asset_url
 from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.stores import StoreUnavailableError

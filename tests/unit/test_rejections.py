@@ -2,7 +2,7 @@
 
 import pytest
 
-from mauve.core.rejections import RejectionCode
+from mauve.core.problems import RejectionCode
 from mauve.dashboard.pages.ingest_health import reason_text, warnings_from
 from mauve.ingest.hints import TIME_NAMES
 from mauve.stores.ingest_stats import TIME_MISNAMED, IngestCount

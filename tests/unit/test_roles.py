@@ -1,8 +1,7 @@
 import pytest
 
 from mauve.core.credential import Scope
-from mauve.core.roles import GRANTS_OF, Permission, may, roles_within, scopes_of
-from mauve.core.user import Role
+from mauve.core.user import GRANTS_OF, Permission, Role, may, roles_within, scopes_of
 
 
 def test_each_role_holds_its_scopes():

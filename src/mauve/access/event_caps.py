@@ -1,7 +1,8 @@
-"""Count the events of organizations with a cap in a billing period, without asking the core.
+"""Whether an organization may ingest now: its standing and its event cap, without asking the core.
 
-The count is the sum of the events that the ledger has counted, those that every process has accepted after the log
-positions of that count, and those in flight in this process. Organizations without a cap cost nothing here.
+The count of a billing period is the sum of the events that the ledger has counted, those that every process has
+accepted after the log positions of that count, and those in flight in this process. Organizations without a cap cost
+nothing here.
 """
 
 import asyncio
@@ -17,10 +18,13 @@ from mauve.access.keyring import Keyring
 from mauve.core.accepted import AcceptedCounts, OrgPeriod, events_after
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.clock import Clock
-from mauve.core.window import period_of
+from mauve.core.organization import Standing, standing_at
+from mauve.core.problems import Code, Problem
+from mauve.core.window import period_ends_at, period_of
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of, stream_of
+from mauve.stores.published import PublishedOrganization
 from mauve.stores.usage import AcceptedExchange, CountedUsage
 
 REFRESH_EVERY_S: Final = 0.25
@@ -201,26 +205,15 @@ class EventCaps:
         while True:
             await asyncio.sleep(REFRESH_EVERY_S)
             job = self._prepare_refresh()
-            if job is None:
-                continue
-            try:
-                snapshot = await asyncio.get_running_loop().run_in_executor(self._thread, self._read_usage, job)
-            except Exception as error:  # noqa: BLE001 - whatever failed, the next refresh may succeed
-                self._restore(job, error)
-            else:
-                self._apply(job, snapshot)
+            if job is not None:
+                loop = asyncio.get_running_loop()
+                self._apply(job, await loop.run_in_executor(self._thread, self._read_usage, job))
 
     def refresh(self) -> None:
         """Read the usage elsewhere once. If that fails, keep the counts until the next refresh."""
         job = self._prepare_refresh()
-        if job is None:
-            return
-        try:
-            snapshot = self._read_usage(job)
-        except Exception as error:  # noqa: BLE001 - as above
-            self._restore(job, error)
-        else:
-            self._apply(job, snapshot)
+        if job is not None:
+            self._apply(job, self._read_usage(job))
 
     def close(self) -> None:
         """Share our counts, from which the next process of this stream starts."""
@@ -253,11 +246,17 @@ class EventCaps:
         organizations = list(self._keyring.organizations.values())  # a copy: another thread may add to them
         return frozenset(each.org_id for each in organizations if each.event_cap is not None)
 
-    def _read_usage(self, job: _RefreshJob) -> UsageSnapshot:
-        self._share(job.accepted)
-        snapshot = self._other_usage.read(job.capped, job.period)
-        if self._stream is not None and job.recount is not None:
-            job.recount.count_more(self._stream.reader, snapshot.positions.get(self._stream.number, 0))
+    def _read_usage(self, job: _RefreshJob) -> UsageSnapshot | None:
+        """Return the usage elsewhere, or None if it cannot be read now. Runs in the thread."""
+        try:
+            self._share(job.accepted)
+            snapshot = self._other_usage.read(job.capped, job.period)
+            if self._stream is not None and job.recount is not None:
+                job.recount.count_more(self._stream.reader, snapshot.positions.get(self._stream.number, 0))
+        except Exception as error:  # noqa: BLE001 - whatever failed, the next refresh may succeed
+            if self._is_current:
+                log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {REFRESH_EVERY_S} s")
+            return None
         return snapshot
 
     def _share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
@@ -271,21 +270,16 @@ class EventCaps:
         else:
             self._is_shared = True
 
-    def _restore(self, job: _RefreshJob, error: Exception) -> None:
-        """Put back what a failed refresh took."""
-        if self._is_current:
-            log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {REFRESH_EVERY_S} s")
-        self._is_current = False
-        self._recorded += job.recorded
-        self._recount = None
-
-    def _apply(self, job: _RefreshJob, snapshot: UsageSnapshot) -> None:
+    def _apply(self, job: _RefreshJob, snapshot: UsageSnapshot | None) -> None:
         """Replace all counts at once: no event may be missed or counted twice in between."""
-        if snapshot.is_new:
+        self._is_current = snapshot is not None
+        if snapshot is not None and snapshot.is_new:
             self._pending -= job.recorded  # which drops entries that have reached zero
         else:
             self._recorded += job.recorded
-        self._is_current = True
+        if snapshot is None:
+            self._recount = None
+            return
         self._elsewhere, self._positions = snapshot.events, snapshot.positions
         if self._stream is not None and self._recount is not None and self._recount.is_done:
             recount, self._recount = self._recount, None
@@ -295,3 +289,29 @@ class EventCaps:
         for stream, accepted in self._accepted.items():
             accepted.drop_loaded(snapshot.positions.get(stream, 0))
         self._own = events_after(snapshot.positions, self._accepted.items())
+
+
+def is_suspended(organization: PublishedOrganization | None, now_ms: int) -> bool:
+    """Return whether an organization is suspended. One that is not published yet is not."""
+    if organization is None:
+        return False
+    return standing_at(organization.standing, organization.grace_ends_at, now_ms) is Standing.SUSPENDED
+
+
+def check_standing(organization: PublishedOrganization | None, now_ms: int) -> None:
+    if is_suspended(organization, now_ms):
+        raise Problem(
+            Code.INGEST_SUSPENDED,
+            "ingest is suspended: settle the open invoice or restart the subscription, then send again",
+        )
+
+
+def check_cap(cap: int, events: int, now_ms: int) -> None:
+    """Raise if the events of this billing period have reached the cap."""
+    if events >= cap:
+        raise Problem(
+            Code.EVENT_CAP_REACHED,
+            "the event cap of this billing period is reached: raise the cap, or wait until it resets",
+            cap_events=cap,
+            resets_at=period_ends_at(now_ms),
+        )

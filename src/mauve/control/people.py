@@ -10,8 +10,7 @@ from mauve.control.quotas import check_new_member
 from mauve.core.credential import Scope
 from mauve.core.ids import is_id, new_id
 from mauve.core.problems import Code, Problem, existing, not_found
-from mauve.core.roles import roles_within, scopes_of
-from mauve.core.user import Role, User
+from mauve.core.user import Role, User, roles_within, scopes_of
 from mauve.stores.catalog import Member, Minted, Withdrawal
 
 

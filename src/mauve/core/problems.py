@@ -1,11 +1,11 @@
-"""Failures of a whole request, as one exception with a stable code.
+"""Failures of a whole request, as one exception with a stable code, and of an item of a batch, as a value.
 
 A problem does not know HTTP: `web.envelopes` maps each code to a status, and the plane that answers picks the
 envelope.
 """
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -82,3 +82,37 @@ def unknown_webhook() -> Problem:
 def unknown_project() -> Problem:
     """Return the one answer for foreign, missing and malformed projects and those of the other environment."""
     return Problem(Code.NOT_FOUND, "unknown project")
+
+
+class RejectionCode(StrEnum):
+    # A field is missing or invalid.
+    NAME = "name"
+    USER = "user"
+    ID = "id"
+    AT = "at"
+    SENT_AT = "sent_at"
+    PROPS = "props"
+    PROPS_VALUE = "props_value"
+    AMOUNT = "amount"
+    CURRENCY = "currency"
+    EARNED = "earned"
+    TYPE = "type"
+    STATUS = "status"
+    MRR = "mrr"
+    # The item as a whole.
+    NOT_AN_OBJECT = "not_an_object"
+    NUMBER_OUT_OF_RANGE = "number_out_of_range"
+    LONE_SURROGATE = "lone_surrogate"
+    REPEATED_KEY = "repeated_key"
+    TOO_DEEP = "too_deep"
+    TOO_LARGE = "too_large"
+    # Valid in itself, but not from this sender or not now.
+    SERVER_KEY_REQUIRED = "server_key_required"
+    CONFLICT = "conflict"
+
+
+class Fault(NamedTuple):
+    """What is wrong with an item."""
+
+    code: RejectionCode
+    text: str  # names the field and never echoes a value

@@ -16,8 +16,7 @@ from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, Environment
 from mauve.core.organization import Organization
 from mauve.core.problems import Code, Problem, not_found
-from mauve.core.roles import Grant, may
-from mauve.core.user import User
+from mauve.core.user import Grant, User, may
 from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.request import Fields, query_from
 from mauve.stores.catalog import SignedIn

@@ -16,8 +16,7 @@ from mauve.core.app import Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.credential import Scope
 from mauve.core.organization import Standing
-from mauve.core.roles import Permission
-from mauve.core.user import Role
+from mauve.core.user import Permission, Role
 from mauve.dashboard import text as wording
 from mauve.dashboard.assets import asset_url
 from mauve.dashboard.charts.figures import DRAWN_CURRENCIES_MAX

@@ -10,7 +10,7 @@ from typing import Final
 from starlette.responses import Response
 
 from mauve.core.credential import Scope
-from mauve.core.roles import Grant, Permission
+from mauve.core.user import Grant, Permission
 from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.pages import (
     account,

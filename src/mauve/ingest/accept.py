@@ -1,4 +1,7 @@
-"""Make judged items durable, then acknowledge them."""
+"""Make judged items durable, then acknowledge them.
+
+CORS lets pages of any origin send events with a publishable key, and nothing else.
+"""
 
 import asyncio
 from collections.abc import Mapping
@@ -11,14 +14,36 @@ from mauve.access.event_caps import EventCaps
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import marked, packed_header
 from mauve.core.credential import KeyKind
-from mauve.core.rejections import Fault, RejectionCode
+from mauve.core.problems import Fault, RejectionCode
 from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.ingest.wire import ITEMS_MAX
 from mauve.stores.ingest_stats import DUPLICATE
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.published import PublishedKey
-from mauve.web.messages import Reply, json_reply
+from mauve.web.messages import JSON, Reply, json_reply
+
+_ANY_ORIGIN: Final = {"access-control-allow-origin": "*"}
+_READABLE: Final = ("retry-after", "x-service-throttle", "x-service-moved", "x-service-moved-items", "x-service-hint")
+EVENT_HEADERS: Final = {**JSON, **_ANY_ORIGIN}
+PREFLIGHT: Final = Reply(
+    204,
+    b"",
+    {
+        **_ANY_ORIGIN,
+        "access-control-allow-methods": "POST",
+        "access-control-allow-headers": "authorization, content-type, content-encoding",
+        "access-control-max-age": "86400",
+    },
+)
+
+
+def with_cors(reply: Reply) -> Reply:
+    """Let a page read the reply and the headers that concern its sender."""
+    readable = ", ".join(name for name in _READABLE if name in reply.headers)
+    exposed = {"access-control-expose-headers": readable} if readable else {}
+    return reply.with_headers(_ANY_ORIGIN | exposed)
+
 
 CONFLICT: Final = Fault(RejectionCode.CONFLICT, "conflicting payload for an existing id: the first write stands")
 _PUBLISHABLE: Final = KeyKind.PUBLISHABLE  # An enum lookup by name would cost a call on every request.

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from mauve.core.events import PropValue
 from mauve.core.money import is_currency
-from mauve.core.rejections import Fault, RejectionCode
+from mauve.core.problems import Fault, RejectionCode
 
 MINOR_UNITS_MAX: Final = 2**53 - 1
 

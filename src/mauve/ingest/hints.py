@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from mauve.core.events import SIGNUP, DatedEvent, Event, is_object
-from mauve.core.rejections import Fault
+from mauve.core.problems import Fault
 from mauve.core.subscriptions import likely_status
 from mauve.core.times import DAY_MS, FUTURE_MAX_MS, PAST_MAX_MS, known_time_ms
 from mauve.stores.ingest_stats import (

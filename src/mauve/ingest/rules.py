@@ -15,8 +15,7 @@ from msgspec import Meta, Raw
 from mauve.core.credential import KeyKind
 from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, dated_events_in
 from mauve.core.money import is_currency
-from mauve.core.problems import Code, Problem
-from mauve.core.rejections import Fault
+from mauve.core.problems import Code, Fault, Problem
 from mauve.core.subscriptions import stored_status
 from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire

@@ -14,8 +14,7 @@ from isal.isal_zlib import crc32
 from msgspec import Raw
 
 from mauve.core.events import is_object
-from mauve.core.problems import Code, Problem
-from mauve.core.rejections import Fault, RejectionCode
+from mauve.core.problems import Code, Fault, Problem, RejectionCode
 
 ITEMS_MAX: Final = 500
 ITEM_BYTES_MAX: Final = 120 * 1024

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
+from mauve.access.event_caps import check_cap, check_standing
 from mauve.access.read_limits import problem_from
-from mauve.access.standing import check_cap, check_standing
 from mauve.access.tokens import insufficient_scope
 from mauve.control import bodies
 from mauve.control.plane import backend_unavailable
@@ -22,7 +22,7 @@ from mauve.core.problems import Code, Problem, not_found, unauthorized, unknown_
 from mauve.core.window import Window, period_ends_at
 from mauve.ingest import accept, rules, wire
 from mauve.ingest import plane as ingest
-from mauve.ingest.cors import PREFLIGHT, with_cors
+from mauve.ingest.accept import PREFLIGHT, with_cors
 from mauve.ingest.hints import with_credential_hint, with_hints
 from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
 from mauve.ingest.webhooks import endpoint as webhook

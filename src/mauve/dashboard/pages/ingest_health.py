@@ -8,7 +8,7 @@ from typing import Final
 from mauve.control.keys import list_keys
 from mauve.core.app import App
 from mauve.core.credential import KeyKind
-from mauve.core.rejections import RejectionCode
+from mauve.core.problems import RejectionCode
 from mauve.core.window import Window
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.text import words

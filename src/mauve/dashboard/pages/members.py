@@ -7,8 +7,7 @@ from starlette.responses import Response
 
 from mauve.control import operator, people
 from mauve.control.links import MintedLink
-from mauve.core.roles import roles_within
-from mauve.core.user import Role, User
+from mauve.core.user import Role, User, roles_within
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.keys import minter_names
 from mauve.dashboard.rendering import page, see_other

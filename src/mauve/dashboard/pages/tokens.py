@@ -6,7 +6,7 @@ from mauve.control import operator
 from mauve.control.bodies import invalid_body
 from mauve.core.credential import ControlToken, Scope
 from mauve.core.problems import Code, Problem, not_found
-from mauve.core.roles import Permission, scopes_of
+from mauve.core.user import Permission, scopes_of
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.keys import minter_names, newest
 from mauve.dashboard.rendering import page, see_other

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 
 import structlog
 
+from mauve.access.event_caps import is_suspended
 from mauve.access.vault import webhook_row
-from mauve.core.organization import Standing, standing_at
 from mauve.core.problems import Code, Problem, unauthorized, unknown_webhook
 from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
 from mauve.ingest.dependencies import IngestParts
@@ -94,7 +94,7 @@ class WebhookEndpoint:
     async def _store(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
         endpoint = Endpoint(secret.public_id, secret.org_id, secret.environment, secret.provider)
         parsed = await self._run(body, parse_delivery, BILLERS[secret.provider], body)
-        if self._is_suspended(secret.org_id, received_at):
+        if is_suspended(self._parts.keyring.organizations.get(secret.org_id), received_at):
             await self._record_note(suspended_entry(parsed, endpoint, received_at), secret.org_id)
             return SUSPENDED
         delivery = await self._run(body, map_delivery, parsed, endpoint, received_at, near_arrival)
@@ -127,12 +127,6 @@ class WebhookEndpoint:
         except StoreUnavailableError as error:
             log.warning("delivery_not_noted", reason=str(error), advice="only the note is lost")
         return 0
-
-    def _is_suspended(self, org_id: str, now_ms: int) -> bool:
-        organization = self._parts.keyring.organizations.get(org_id)
-        if organization is None:
-            return False
-        return standing_at(organization.standing, organization.grace_ends_at, now_ms) is Standing.SUSPENDED
 
 
 def _is_small(body: bytes) -> bool:

@@ -7,8 +7,7 @@ import sqlalchemy as sa
 
 from mauve.core.app import Environment
 from mauve.core.credential import OPERATOR, AppKey, ControlToken, KeyKind, Scope
-from mauve.core.roles import scopes_of
-from mauve.core.user import Role
+from mauve.core.user import Role, scopes_of
 from mauve.stores.catalog import Minted, Tally
 from mauve.stores.catalog.published import publish, scopes_from
 from mauve.stores.catalog.schema import apps, keys, memberships, organizations, published, tokens
