@@ -20,7 +20,7 @@ from bench.service import MAUVE, Running, service
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
-from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
+from mauve.ingest.webhooks.billers import parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, map_delivery, near_arrival
 from mauve.ingest.webhooks.signatures import check_biller_a_signature
 
@@ -64,7 +64,7 @@ def _mapping_alone() -> float:
     for _ in range(_MAPPED):
         if check_biller_a_signature(lambda _name: header, body, secret, at) is not None:
             raise AssertionError("the signature is not good")
-        map_delivery(parse_delivery(BILLERS[Provider.BILLER_A], body), endpoint, at * 1000, near_arrival)
+        map_delivery(parse_delivery(Provider.BILLER_A, body, Environment.LIVE), endpoint, at * 1000, near_arrival)
     return (time.perf_counter() - began) / _MAPPED * 1e6
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
-from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
+from mauve.ingest.webhooks.billers import parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, map_delivery, near_arrival
 
 SAMPLES = Path(__file__).parents[1] / "samples" / "billing"
@@ -30,9 +30,11 @@ def provider_of(name):
     return Provider.BILLER_A if name.startswith("stripe") else Provider.BILLER_B
 
 
-def parsed(provider, event):
+def parsed(provider, event, environment=None):
+    """Parse a delivery, by default for the environment that it claims."""
     body = event if isinstance(event, bytes) else json.dumps(event).encode()
-    return parse_delivery(BILLERS[provider], body)
+    is_test = b'"livemode":false' in body.replace(b" ", b"")
+    return parse_delivery(provider, body, environment or (Environment.TEST if is_test else Environment.LIVE))
 
 
 def parsed_event(provider, event):
@@ -43,7 +45,7 @@ def mapped_for(
     provider, event, project="proj_1", received_at=NOW, payment_time=near_arrival, environment=Environment.LIVE
 ):
     endpoint = Endpoint(project, "org_1", environment, provider)
-    return map_delivery(parsed(provider, event), endpoint, received_at, payment_time)
+    return map_delivery(parsed(provider, event, environment), endpoint, received_at, payment_time)
 
 
 def signed_a(body, secret=SECRET_A, at=NOW_S):

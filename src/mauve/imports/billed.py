@@ -13,8 +13,8 @@ import msgspec
 from mauve.core.biller import Provider
 from mauve.imports.files import DOCUMENT_BYTES_MAX, lines_of
 from mauve.imports.items import SKIPPED, Bad, Item, Money, Target, time_fault
-from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
-from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
+from mauve.ingest.webhooks.billers import parse_delivery
+from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery
 from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent, epoch_seconds
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.deliveries import DeliveryResult
@@ -131,7 +131,7 @@ def _first_time(subscription: Json, *names: str) -> int | None:
 def _booked(provider: Provider, delivery: Json, target: Target) -> Entry | Item:
     """Return what a delivery would be booked as."""
     endpoint = Endpoint(target.project, target.org_id, target.environment, provider)
-    parsed = skip_if_misdirected(parse_delivery(BILLERS[provider], _ENCODER.encode(delivery)), target.environment)
+    parsed = parse_delivery(provider, _ENCODER.encode(delivery), target.environment)
     if not isinstance(parsed.event, SkippedEvent):
         return map_delivery(parsed, endpoint, target.now_ms, as_claimed).entry
     if DeliveryWarning.PLANE_MISMATCH in parsed.event.warnings:

@@ -10,7 +10,7 @@ import msgspec
 from mauve.imports.items import Bad, Figures, ImportedEvent, Item, Money, Target
 from mauve.stores.imports import Figure, ImportCounts, seq_of
 from mauve.stores.ledger import Payment, SubscriptionVersion
-from mauve.stores.warehouse import EventRows, Texts
+from mauve.stores.warehouse import EventRows
 
 ROWS_PER_CHUNK: Final = 50_000
 # The warehouse writes and syncs every month of an insert on its own. So rows in no order of time are stored in larger
@@ -115,50 +115,27 @@ def _rows_at(places: Sequence[int], chunk: Chunk, target: Target) -> EventRows:
     return rows
 
 
-class _Column(msgspec.Struct, frozen=True, array_like=True):
-    text: bytes
-    lengths: bytes
-
-
-class _Packed(msgspec.Struct, frozen=True, array_like=True):
-    project: str
-    name: _Column
-    user: _Column
-    id: _Column
-    props: _Column
-    occurred_at: bytes
-    seq: bytes
-
-
-_ENCODER: Final = msgspec.msgpack.Encoder()
-_DECODER: Final = msgspec.msgpack.Decoder(_Packed)
+# The project, the columns of text, each with its lengths, the times and the sequence numbers.
+_DECODER: Final = msgspec.msgpack.Decoder(tuple[str, list[tuple[bytes, bytes]], bytes, bytes])
 
 
 def packed(rows: EventRows) -> bytes:
     """Return the rows of a chunk as bytes, for another process of the same machine."""
-    name, user, id_, props = (_column(each) for each in (rows.name, rows.user, rows.id, rows.props))
-    times, seqs = rows.occurred_at.tobytes(), rows.seq.tobytes()
-    return _ENCODER.encode(_Packed(rows.project[0], name, user, id_, props, times, seqs))
-
-
-def _column(texts: Texts) -> _Column:
-    return _Column(b"".join(texts.pieces), texts.lengths.tobytes())
+    columns = (rows.name, rows.user, rows.id, rows.props)
+    texts = [(b"".join(each.pieces), each.lengths.tobytes()) for each in columns]
+    return msgspec.msgpack.encode((rows.project[0], texts, rows.occurred_at.tobytes(), rows.seq.tobytes()))
 
 
 def unpacked(content: bytes) -> EventRows:
     """Return the rows that were packed."""
-    found = _DECODER.decode(content)
-    rows = EventRows(name=_texts(found.name), user=_texts(found.user), id=_texts(found.id), props=_texts(found.props))
-    rows.seq.frombytes(found.seq)
-    rows.occurred_at.frombytes(found.occurred_at)
+    rows = EventRows()
+    project, texts, times, seqs = _DECODER.decode(content)
+    for column, (text, lengths) in zip((rows.name, rows.user, rows.id, rows.props), texts, strict=True):
+        column.pieces.append(text)
+        column.lengths.frombytes(lengths)
+    rows.seq.frombytes(seqs)
+    rows.occurred_at.frombytes(times)
     rows.received_at = rows.occurred_at
     rows.claimed_at.extend_empty(len(rows))
-    rows.project = [found.project] * len(rows)
+    rows.project = [project] * len(rows)
     return rows
-
-
-def _texts(column: _Column) -> Texts:
-    texts = Texts()
-    texts.pieces.append(column.text)
-    texts.lengths.frombytes(column.lengths)
-    return texts

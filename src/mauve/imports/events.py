@@ -7,19 +7,14 @@ from typing import Final
 import msgspec
 
 from mauve.core.events import PAYMENT, Event, PropValue
+from mauve.core.money import is_currency
+from mauve.core.subscriptions import stored_status
 from mauve.core.times import parse_time_us
 from mauve.imports.files import lines_of
-from mauve.imports.items import (
-    NO_TIME,
-    SKIPPED,
-    Bad,
-    Item,
-    SubscriptionState,
-    Target,
-    item_from,
-    version_from,
-)
-from mauve.ingest.faults import event_fault
+from mauve.imports.items import NO_TIME, SKIPPED, Bad, Item, Money, Target, item_from, time_fault
+from mauve.ingest.faults import MINOR_UNITS_MAX, event_fault
+from mauve.stores.imports import rank_of
+from mauve.stores.ledger import SubscriptionVersion
 
 _EVENT: Final = "event"
 _SUBSCRIPTION: Final = "subscription"
@@ -112,5 +107,23 @@ def _version_from(found: _Subscription, line: bytes, row: int, target: Target) -
         at_us = parse_time_us(found.at) if isinstance(found.at, str) else found.at * 1000
     if at_us is None:
         return NO_TIME
-    state = SubscriptionState(found.id, found.status, found.mrr, found.currency, at_us, found.customer, found.plan)
-    return version_from(state, bytes(found.payload) or line, target, row)
+    if not found.id or not 0 <= found.mrr <= MINOR_UNITS_MAX:
+        return Bad(f"a subscription needs an id, and mrr as an integer of minor units from 0 to {MINOR_UNITS_MAX}")
+    if not is_currency(found.currency.lower()):
+        return Bad("currency is not an ISO 4217 code: use one such as eur")
+    if (fault := time_fault(at_us // 1000, target)) is not None:
+        return fault
+    version = SubscriptionVersion(
+        project=target.project,
+        id=found.id,
+        at=at_us,
+        received_at=target.now_ms,
+        status=stored_status(found.status),
+        mrr=found.mrr,
+        currency=found.currency.lower(),
+        payload=bytes(found.payload) or line,
+        rank=rank_of(target.number, row, 0),
+        customer=found.customer,
+        plan=found.plan,
+    )
+    return Money(subscriptions=(version,))

@@ -1,19 +1,19 @@
 """What a row of a file becomes: an event, money, figures of another tool, or the reason why it is left out. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from io import BufferedReader
+from typing import Any, Final
 
 import msgspec
 
 from mauve.core.app import Environment
 from mauve.core.events import EVENT, PAYMENT, Event, PropValue
-from mauve.core.money import is_currency
-from mauve.core.subscriptions import stored_status
 from mauve.core.times import FUTURE_MAX_MS, parse_time_ms
-from mauve.ingest.faults import MINOR_UNITS_MAX, event_fault, payment_fault
-from mauve.ingest.rules import claimed_time, payment_digest
-from mauve.stores.imports import Figure, rank_of, source_of
+from mauve.imports.files import csv_rows
+from mauve.ingest.faults import event_fault, payment_fault
+from mauve.ingest.rules import payment_from
+from mauve.stores.imports import Figure, source_of
 from mauve.stores.ledger import Payment, SubscriptionVersion
 
 _ENCODER: Final = msgspec.json.Encoder()
@@ -64,10 +64,21 @@ class Bad(msgspec.Struct, frozen=True, gc=False):
 
 Item = ImportedEvent | Money | Figures | Skipped | Bad
 SKIPPED: Final = Skipped()
-WRONG_CELLS: Final = Bad("the row has more or fewer cells than the header: correct it, or export the table again")
+_WRONG_CELLS: Final = Bad("the row has more or fewer cells than the header: correct it, or export the table again")
 NO_TIME: Final = Bad("at is required: an RFC 3339 date-time with an offset, or an integer of epoch milliseconds")
 _PAST: Final = Bad("the time is before 1970: check how the file writes times")
 _FUTURE: Final = Bad("the time is in the future: check how the file writes times")
+
+
+def csv_items(
+    file: BufferedReader, needed: Sequence[str], item_of: Callable[[int, dict[str, str]], Item]
+) -> Iterator[Item]:
+    """Yield an item for every row of a CSV file with a header that has the needed columns."""
+    for row, cells in enumerate(csv_rows(file, needed)):
+        if cells:
+            yield item_of(row, cells)
+        else:
+            yield _WRONG_CELLS if cells is None else SKIPPED
 
 
 def time_fault(at_ms: int, target: Target) -> Bad | None:
@@ -87,31 +98,24 @@ def item_from(event: Event, raw: bytes, target: Target) -> Item:
     if target.renames:
         event = msgspec.structs.replace(event, name=target.renames.get(event.name, event.name))
     if event.name == PAYMENT:
-        return payment_from(event, at, raw, target)
+        return _payment(event, at, raw, target)
     return ImportedEvent(
         event.name, at, event.user or "", event.id or "", _ENCODER.encode(event.props) if event.props else b""
     )
 
 
-def payment_from(event: Event, at_ms: int, raw: bytes, target: Target) -> Item:
-    props = event.props or {}
-    fault = payment_fault(event.id, props)
+def _payment(event: Event, at_ms: int, raw: bytes, target: Target) -> Item:
+    fault = payment_fault(event.id, event.props or {})
     if fault is not None:
         return Bad(fault.text)
-    sent = _payment_as_sent(raw, event)
-    payment = Payment(
+    payment = payment_from(
+        event,
+        raw,
         org_id=target.org_id,
         project=target.project,
-        id=cast("str", event.id),
-        digest=payment_digest(sent),
-        claimed_at=None if sent.at is None else claimed_time(parse_time_ms(sent.at)),
-        amount=cast("int", props["amount"]),
-        currency=cast("str", props["currency"]),
-        earned=props.get("earned") is not False,
-        user=event.user or None,
         occurred_at=at_ms,
         received_at=target.now_ms,
-        payload=raw,
+        sent=_payment_as_sent(raw, event),
         source=source_of(target.number),
     )
     return Money(payments=(payment,))
@@ -142,42 +146,6 @@ def event_from(fields: Mapping[str, Any], target: Target) -> Item:
     except msgspec.ValidationError as error:
         return Bad(event_fault(str(error)).text)
     return item_from(event, raw, target)
-
-
-@dataclass(frozen=True, slots=True)
-class SubscriptionState:
-    """A subscription as a file describes it at a time."""
-
-    id: str
-    status: str
-    mrr: int
-    currency: str
-    at_us: int
-    customer: str | None = None
-    plan: str | None = None
-
-
-def version_from(state: SubscriptionState, raw: bytes, target: Target, row: int) -> Item:
-    if not state.id or not 0 <= state.mrr <= MINOR_UNITS_MAX:
-        return Bad(f"a subscription needs an id, and mrr as an integer of minor units from 0 to {MINOR_UNITS_MAX}")
-    if not is_currency(state.currency.lower()):
-        return Bad("currency is not an ISO 4217 code: use one such as eur")
-    if (fault := time_fault(state.at_us // 1000, target)) is not None:
-        return fault
-    version = SubscriptionVersion(
-        project=target.project,
-        id=state.id,
-        at=state.at_us,
-        received_at=target.now_ms,
-        status=stored_status(state.status),
-        mrr=state.mrr,
-        currency=state.currency.lower(),
-        payload=raw,
-        rank=rank_of(target.number, row, 0),
-        customer=state.customer,
-        plan=state.plan,
-    )
-    return Money(subscriptions=(version,))
 
 
 def flat_props(found: Mapping[str, Any]) -> dict[str, PropValue]:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from mauve.core.window import midnight_ms
-from mauve.imports.files import csv_rows, skip_mark
-from mauve.imports.items import SKIPPED, WRONG_CELLS, Bad, Figures, Item, Target, time_fault
+from mauve.imports.files import skip_mark
+from mauve.imports.items import SKIPPED, Bad, Figures, Item, Target, csv_items, time_fault
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import Figure
 
@@ -56,11 +56,7 @@ def _path_of(file: io.BufferedReader) -> Path:
 
 
 def _days(file: io.BufferedReader, target: Target) -> Iterator[Item]:
-    for row in csv_rows(file, ("date", "visitors")):
-        if row:
-            yield _item(row, target)
-        else:
-            yield WRONG_CELLS if row is None else SKIPPED
+    return csv_items(file, ("date", "visitors"), lambda _, row: _item(row, target))
 
 
 def _item(row: dict[str, str], target: Target) -> Item:

@@ -9,9 +9,8 @@ import msgspec
 
 from mauve.core.biller import Provider
 from mauve.imports.billed import Json, objects_in, payments_from, versions_from
-from mauve.imports.files import csv_rows
-from mauve.imports.items import SKIPPED, WRONG_CELLS, Bad, Item, Target
-from mauve.imports.stripe_csv import table_of
+from mauve.imports.items import SKIPPED, Bad, Item, Target, csv_items
+from mauve.imports.stripe_csv import Cells, ObjectFrom, table_of
 from mauve.maintenance.errors import MaintenanceRefusedError
 
 _NOT_AN_OBJECT: Final = Bad("this is neither an invoice nor a subscription: export lists of these with Stripe's API")
@@ -36,14 +35,15 @@ def read_stripe(file: BufferedReader, target: Target) -> Iterator[Item]:
 
 
 def _read_csv(file: BufferedReader, target: Target) -> Iterator[Item]:
-    object_from = None
-    for row, cells in enumerate(csv_rows(file, ["id"])):
-        if not cells:
-            yield WRONG_CELLS if cells is None else SKIPPED
-            continue
+    object_from: ObjectFrom | None = None
+
+    def item_of(row: int, cells: Cells) -> Item:
+        nonlocal object_from
         object_from = object_from or table_of(cells)
         found = object_from(cells)
-        yield _item(found, target, row) if isinstance(found, dict) else found
+        return _item(found, target, row) if isinstance(found, dict) else found
+
+    return csv_items(file, ["id"], item_of)
 
 
 def _is_page(head: bytes) -> bool:

@@ -1,7 +1,7 @@
 """CSV files: any table by a map of its columns, and the raw exports of Umami and PostHog."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from io import BufferedReader
@@ -11,8 +11,8 @@ import msgspec
 
 from mauve.core.events import PAYMENT
 from mauve.core.times import parse_time_ms
-from mauve.imports.files import csv_rows, lines_of
-from mauve.imports.items import SKIPPED, WRONG_CELLS, Bad, Item, Target, event_from, flat_props
+from mauve.imports.files import lines_of
+from mauve.imports.items import SKIPPED, Bad, Item, Target, csv_items, event_from, flat_props
 from mauve.maintenance.errors import MaintenanceRefusedError
 
 TIMES: Final = ("iso", "utc", "s", "ms")
@@ -45,32 +45,20 @@ def checked_map(columns: Mapping[str, str]) -> Mapping[str, str]:
 
 def read_table(file: BufferedReader, target: Target) -> Iterator[Item]:
     """Yield an item for every row, by the map of columns."""
-    yield from _items(
-        file, target, _mapped, [each for each in target.columns.values() if not each.startswith(_LITERAL)]
-    )
+    needed = [each for each in target.columns.values() if not each.startswith(_LITERAL)]
+    return csv_items(file, needed, lambda _, cells: _mapped(cells, target))
 
 
 def read_umami(file: BufferedReader, target: Target) -> Iterator[Item]:
     """Yield an item for every row of the table `website_event`: a custom event, or a page view."""
-    yield from _items(file, target, _umami, ["event_id", "session_id", "created_at"])
+    return csv_items(file, ["event_id", "session_id", "created_at"], lambda _, cells: _umami(cells, target))
 
 
 def read_posthog(file: BufferedReader, target: Target) -> Iterator[Item]:
     """Yield an item for every event of an export: CSV with a header, or one JSON object per line."""
     if file.peek(1)[:1] == b"{":
-        yield from (_posthog_line(line, target) for line in lines_of(file))
-    else:
-        yield from _items(file, target, _posthog, ["event", "distinct_id", "timestamp"])
-
-
-def _items(
-    file: BufferedReader, target: Target, item_of: Callable[[Cells, Target], Item], needed: list[str]
-) -> Iterator[Item]:
-    for cells in csv_rows(file, needed):
-        if cells:
-            yield item_of(cells, target)
-        else:
-            yield WRONG_CELLS if cells is None else SKIPPED
+        return (_posthog_line(line, target) for line in lines_of(file))
+    return csv_items(file, ["event", "distinct_id", "timestamp"], lambda _, cells: _posthog(cells, target))
 
 
 def _mapped(cells: Cells, target: Target) -> Item:

@@ -26,16 +26,6 @@ class IngestCounters(Collector):
         self.used_keys: dict[str, str] = {}  # key ids, each with its project; not yet written to the ledger
         registry.register(self)
 
-    def take_project_stats(self) -> Counter[ProjectAndWord]:
-        """Return the counts of projects since the last call."""
-        taken, self.project_stats = self.project_stats, Counter()
-        return taken
-
-    def take_used_keys(self) -> dict[str, str]:
-        """Return the keys used since the last call, each with its project."""
-        taken, self.used_keys = self.used_keys, {}
-        return taken
-
     def collect(self) -> Iterator[Metric]:
         yield CounterMetricFamily("mauve_items_accepted", "Items acknowledged", self.accepted)
         yield CounterMetricFamily("mauve_payments_duplicate", "Payments sent again", self.duplicates)

@@ -43,7 +43,7 @@ from mauve.ingest.hints import (
     with_misnamed_times,
     with_misspelled_signups,
 )
-from mauve.stores.ledger import Payment, SubscriptionVersion
+from mauve.stores.ledger import CLIENT, Payment, SubscriptionVersion
 from mauve.stores.published import PublishedKey
 
 _CLAIM_MAX: Final = 2**62  # beyond any calendar, and fits a 64-bit column
@@ -262,48 +262,49 @@ def _time_fault(event: Event) -> Fault | None:
 def _fault_of_payment(raw: Raw, event: Event, key: PublishedKey) -> Fault | None:
     if key.kind is not KeyKind.SERVER:
         return NEEDS_SERVER_KEY
-    fault = payment_fault(event.id, event.props or {})
-    return wire.repeated_key_fault(raw) if fault is None and _may_repeat_key(raw, event) else fault
+    return payment_fault(event.id, event.props or {}) or wire.repeated_key_fault(raw)
 
 
 def _payment(raw: Raw, event: Event, key: PublishedKey, received_at: int) -> Payment:
-    """Return the payment of an event without a fault."""
-    props = event.props or {}
-    at = None if event.at is None else parse_time_ms(event.at)
-    sent_at = None if event.sent_at is None else parse_time_ms(event.sent_at)
+    at, sent_at = _time_ms(event.at), _time_ms(event.sent_at)
+    at_ms = occurred_at(at, sent_at, received_at)
+    return payment_from(
+        event, bytes(raw), org_id=key.org_id, project=key.public_id, occurred_at=at_ms, received_at=received_at
+    )
+
+
+def payment_from(
+    event: Event,
+    payload: bytes,
+    *,
+    org_id: str,
+    project: str,
+    occurred_at: int,
+    received_at: int,
+    sent: Event | None = None,
+    source: str = CLIENT,
+) -> Payment:
+    """Return the payment of an event without a fault. A retry is compared with the event as it was sent."""
+    props, sent = event.props or {}, sent or event
     return Payment(
-        org_id=key.org_id,
-        project=key.public_id,
+        org_id=org_id,
+        project=project,
         id=cast("str", event.id),
-        digest=payment_digest(event),
-        claimed_at=claimed_time(at),
+        digest=payment_digest(sent),
+        claimed_at=claimed_time(_time_ms(sent.at)),
         amount=cast("int", props["amount"]),
         currency=cast("str", props["currency"]),
         earned=props.get("earned") is not False,
         user=event.user or None,
-        occurred_at=occurred_at(at, sent_at, received_at),
+        occurred_at=occurred_at,
         received_at=received_at,
-        payload=bytes(raw),
+        payload=payload,
+        source=source,
     )
 
 
-def _may_repeat_key(raw: Raw, event: Event) -> bool:
-    """Return quickly whether the text holds more strings than the event, as it does if a key is repeated."""
-    text = bytes(raw)
-    return text.count(b'"') != 2 * _string_count(event) or b"\\" in text
-
-
-def _string_count(event: Event) -> int:
-    """Count the keys and strings of a decoded event; fields that are null cannot be counted."""
-    count = 2 + 2 * (event.user is not None) + 2 * (event.id is not None)
-    for moment in (event.at, event.sent_at):
-        if moment is not None:
-            count += 1 + isinstance(moment, str)
-    if event.props is not None:
-        count += 1
-        for value in event.props.values():
-            count += 2 if value.__class__ is str else 1
-    return count
+def _time_ms(value: str | int | None) -> int | None:
+    return None if value is None else parse_time_ms(value)
 
 
 def _wrong_type(raw: Raw) -> Fault | None:

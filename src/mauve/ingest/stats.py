@@ -1,6 +1,7 @@
 """Write ingest statistics for the owners of projects every few seconds, and the uses of keys less often."""
 
 import asyncio
+from collections import Counter
 from itertools import count
 from typing import Final
 
@@ -33,7 +34,7 @@ async def write_stats_forever(parts: IngestParts) -> None:
 
 async def write_stats(parts: IngestParts) -> None:
     """Add the counts since the last call to the ledger; if that fails, keep them for the next call."""
-    counted = parts.counters.take_project_stats()
+    counted, parts.counters.project_stats = parts.counters.project_stats, Counter()
     if not counted:
         return
     now_ms = parts.clock.now_ms()
@@ -46,7 +47,7 @@ async def write_stats(parts: IngestParts) -> None:
 
 async def write_key_uses(parts: IngestParts) -> None:
     """Write which keys were used since the last call; if that fails, keep them for the next call."""
-    used = parts.counters.take_used_keys()
+    used, parts.counters.used_keys = parts.counters.used_keys, {}
     if not used:
         return
     now_ms = parts.clock.now_ms()

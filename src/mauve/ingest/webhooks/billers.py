@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from mauve.core.secret import Secret
 from mauve.ingest.webhooks import polar as biller_b
 from mauve.ingest.webhooks import stripe as biller_a
 from mauve.ingest.webhooks.bounded_json import BoundError, Shape, parse_document
-from mauve.ingest.webhooks.parsed import DeliveryWarning, Json, ParsedEvent, SkippedEvent, UnusableEventError
+from mauve.ingest.webhooks.parsed import IGNORED, DeliveryWarning, Json, ParsedEvent, SkippedEvent, UnusableEventError
 from mauve.ingest.webhooks.signatures import (
     Headers,
     SignatureFailure,
@@ -60,13 +60,12 @@ class ParsedDelivery:
 
     type: str
     event: ParsedEvent
-    environment: Environment | None = None  # as the payload claims; the endpoint decides
 
 
-def parse_delivery(biller: Biller, body: bytes) -> ParsedDelivery:
-    """Parse a body whose signature is valid. Nothing in it can make this raise."""
+def parse_delivery(provider: Provider, body: bytes, environment: Environment) -> ParsedDelivery:
+    """Parse a body whose signature is valid, for the environment of its address. Nothing in it can make this raise."""
     try:
-        return _parse_delivery(biller, body)
+        return _parse_delivery(BILLERS[provider], body, environment)
     except (msgspec.DecodeError, RecursionError):
         return ParsedDelivery("unknown", _NOT_AN_EVENT)
     except BoundError:
@@ -77,7 +76,7 @@ def parse_delivery(biller: Biller, body: bytes) -> ParsedDelivery:
         return ParsedDelivery("unknown", _NOT_READ)
 
 
-def _parse_delivery(biller: Biller, body: bytes) -> ParsedDelivery:
+def _parse_delivery(biller: Biller, body: bytes, environment: Environment) -> ParsedDelivery:
     document = parse_document(body).read(biller.event)
     if not isinstance(document, dict):
         return ParsedDelivery("unknown", _NOT_AN_EVENT)
@@ -85,9 +84,11 @@ def _parse_delivery(biller: Biller, body: bytes) -> ParsedDelivery:
         event = biller.parse_event(document)
     except UnusableEventError as error:
         event = SkippedEvent(DeliveryResult.UNUSABLE, (error.warning,))
-    is_live = biller.is_live(document)
-    environment = None if is_live is None else Environment.LIVE if is_live else Environment.TEST
-    return ParsedDelivery(_type_of(document), event, environment)
+    if biller.is_live(document) is (environment is Environment.TEST):
+        # It claims the other environment: test money never enters live revenue, nor the reverse.
+        skipped = event if isinstance(event, SkippedEvent) else IGNORED
+        event = replace(skipped, warnings=(*skipped.warnings, DeliveryWarning.PLANE_MISMATCH))
+    return ParsedDelivery(_type_of(document), event)
 
 
 def _type_of(document: dict[str, Any]) -> str:

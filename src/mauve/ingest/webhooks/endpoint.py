@@ -93,7 +93,7 @@ class WebhookEndpoint:
 
     async def _store(self, body: bytes, secret: PublishedSecret, received_at: int) -> Reply:
         endpoint = Endpoint(secret.public_id, secret.org_id, secret.environment, secret.provider)
-        parsed = await self._run(body, parse_delivery, BILLERS[secret.provider], body)
+        parsed = await self._run(body, parse_delivery, secret.provider, body, secret.environment)
         if is_suspended(self._parts.keyring.organizations.get(secret.org_id), received_at):
             await self._record_note(suspended_entry(parsed, endpoint, received_at), secret.org_id)
             return SUSPENDED

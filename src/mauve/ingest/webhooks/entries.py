@@ -12,7 +12,7 @@ from mauve.core.biller import Provider
 from mauve.core.money import Money
 from mauve.core.times import occurred_at
 from mauve.ingest.webhooks.billers import ParsedDelivery
-from mauve.ingest.webhooks.parsed import IGNORED, DeliveryWarning, ParsedPayment, ParsedSubscription, SkippedEvent
+from mauve.ingest.webhooks.parsed import ParsedPayment, ParsedSubscription, SkippedEvent
 from mauve.ingest.webhooks.truncation import truncate_texts
 from mauve.stores.deliveries import Delivery, DeliveryResult
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
@@ -54,7 +54,6 @@ def map_delivery(
     delivery: ParsedDelivery, endpoint: Endpoint, received_at: int, payment_time: PaymentTime
 ) -> MappedDelivery:
     """Return the entry to record in one transaction: the rows, and the delivery itself."""
-    delivery = skip_if_misdirected(delivery, endpoint.environment)
     event = delivery.event
     if isinstance(event, SkippedEvent):
         row = _delivery_row(delivery, endpoint, received_at, event.result, 0)
@@ -70,16 +69,7 @@ def map_delivery(
 
 def suspended_entry(delivery: ParsedDelivery, endpoint: Endpoint, received_at: int) -> Entry:
     """Return the entry for a delivery that is acknowledged but not stored."""
-    delivery = skip_if_misdirected(delivery, endpoint.environment)
     return Entry(delivery=_delivery_row(delivery, endpoint, received_at, DeliveryResult.SUSPENDED, 0))
-
-
-def skip_if_misdirected(delivery: ParsedDelivery, environment: Environment) -> ParsedDelivery:
-    """Skip an event that claims the other environment: test money never enters live revenue, nor the reverse."""
-    if delivery.environment in {None, environment}:
-        return delivery
-    event = delivery.event if isinstance(delivery.event, SkippedEvent) else IGNORED
-    return replace(delivery, event=replace(event, warnings=(*event.warnings, DeliveryWarning.PLANE_MISMATCH)))
 
 
 def _delivery_row(delivery: ParsedDelivery, endpoint: Endpoint, at: int, result: DeliveryResult, rows: int) -> Delivery:

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import BinaryIO, Final, Protocol
 
-from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
+from mauve.ingest.webhooks.billers import parse_delivery
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
-from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery, skip_if_misdirected
+from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery
 from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent
 from mauve.stores.deliveries import DeliveryResult
 from mauve.stores.ledger import Entry, Outcome, Payment
@@ -80,7 +80,7 @@ def _entries_in(lines: Iterable[bytes], endpoint: Endpoint, now_ms: int, summary
         if not line.strip():
             continue
         summary.events += 1
-        parsed = skip_if_misdirected(parse_delivery(BILLERS[endpoint.provider], line), endpoint.environment)
+        parsed = parse_delivery(endpoint.provider, line, endpoint.environment)
         summary.misdirected += DeliveryWarning.PLANE_MISMATCH in parsed.event.warnings
         summary.warnings.update(parsed.event.warnings)
         if not isinstance(parsed.event, SkippedEvent):
