@@ -19,7 +19,6 @@ from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.secret import Secret
-from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
 from mauve.overload.admission import IN_FLIGHT_MAX, Admission
 from mauve.stores.disk import LocalDisk
@@ -68,7 +67,7 @@ class HeldPlane:
     def __init__(self, ingest, disk, apps):
         self.ingest, self.disk = ingest, disk
         self._keys = {name: key.reveal() for name, (_, key) in apps.items()}
-        transport = httpx.ASGITransport(app=IngestApp(IngestPlane(ingest)))
+        transport = httpx.ASGITransport(app=IngestPlane(ingest))
         self.client = httpx.AsyncClient(transport=transport, base_url="http://ingest", timeout=60)
 
     def send(self, name="noisy", path="/v1/events", items=({"name": "seen"},), **headers):

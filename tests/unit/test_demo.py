@@ -4,8 +4,8 @@ import pytest
 
 from mauve.core.times import DAY_MS
 from mauve.demo.billing import recent_deliveries
-from mauve.demo.dates import DateRange, is_weekend
 from mauve.demo.history import ProjectRef, history_of
+from mauve.demo.population import DateRange, is_weekend
 from mauve.demo.profiles import PROFILES, Plan
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.access.read_limits import FailOpenMeter, ReadKind, check_reads, seconds_until, uses_of
+from mauve.access.read_limits import FailOpenMeter, check_reads, cost_of, seconds_until
 from mauve.core.app import Environment
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
@@ -17,7 +17,6 @@ from mauve.stores.published import PublishedKey, PublishedOrganization, Publishe
 from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
-TOTALS, RAW_SCAN = ReadKind.TOTALS, ReadKind.RAW_SCAN
 TOKEN = PublishedToken("L" * 16, bytes(32), "org_1", Environment.LIVE, frozenset(Scope), revoked=False)
 
 
@@ -38,11 +37,11 @@ def meter(tmp_path):
         yield opened
 
 
-def refusal(meter, organization, reader, kind=TOTALS, now=NOW):
+def refusal(meter, organization, reader, *, is_raw_scan=False, now=NOW):
     """Return the reply to the first refused read."""
     for _ in range(1000):
         try:
-            check_reads(meter, organization, reader, kind, now)
+            check_reads(meter, organization, reader, now, is_raw_scan=is_raw_scan)
         except Problem as problem:
             reply = data_reply(problem)
             return reply.status, dict(reply.headers), reply.body.decode(), problem.code
@@ -50,24 +49,24 @@ def refusal(meter, organization, reader, kind=TOTALS, now=NOW):
 
 
 def test_only_control_tokens_spend_allowances():
-    assert uses_of(TOKEN, TOTALS) == ReadCost(queries=1, raw_scans=0)
-    assert uses_of(TOKEN, RAW_SCAN) == ReadCost(queries=1, raw_scans=1)
+    assert cost_of(TOKEN, is_raw_scan=False) == ReadCost(queries=1, raw_scans=0)
+    assert cost_of(TOKEN, is_raw_scan=True) == ReadCost(queries=1, raw_scans=1)
     for key in (KEY, TEST_KEY):
-        assert uses_of(key, TOTALS) == uses_of(key, RAW_SCAN) == ReadCost(queries=0, raw_scans=0)
+        assert cost_of(key, is_raw_scan=False) == cost_of(key, is_raw_scan=True) == ReadCost(queries=0, raw_scans=0)
 
 
 def test_keys_and_tokens_share_the_minute(meter):
     organization = an_organization(reads_per_minute=3)
     for reader in (KEY, TOKEN, TEST_KEY):
-        check_reads(meter, organization, reader, TOTALS, NOW)
+        check_reads(meter, organization, reader, NOW, is_raw_scan=False)
     for reader in (KEY, TOKEN, TEST_KEY):
         with pytest.raises(Problem):
-            check_reads(meter, organization, reader, TOTALS, NOW)
+            check_reads(meter, organization, reader, NOW, is_raw_scan=False)
 
 
 def test_too_many_reads_in_a_minute_say_when_to_retry(meter):
     organization = an_organization(reads_per_minute=1)
-    check_reads(meter, organization, KEY, TOTALS, NOW)
+    check_reads(meter, organization, KEY, NOW, is_raw_scan=False)
     status, headers, body, code = refusal(meter, organization, KEY, now=NOW + 9_001)
     assert (status, code) == (429, Code.RATE_LIMITED)
     assert headers == {"content-type": "application/json", "x-service-throttle": "rate_limit", "retry-after": "51"}
@@ -90,24 +89,24 @@ def test_spent_queries_say_when_they_reset_and_not_to_retry(meter):
 
 def test_spent_raw_scans_leave_the_other_metrics_and_the_server_keys_alone(meter):
     organization = an_organization(raw_scans=2)
-    status, headers, body, _ = refusal(meter, organization, TOKEN, RAW_SCAN)
+    status, headers, body, _ = refusal(meter, organization, TOKEN, is_raw_scan=True)
     assert (status, headers["x-service-throttle"]) == (429, "allowance:raw_scans")
     assert '"scope":"raw_scans"' in body
     assert "retry-after" not in headers
-    check_reads(meter, organization, TOKEN, TOTALS, NOW)
-    check_reads(meter, organization, KEY, RAW_SCAN, NOW)
+    check_reads(meter, organization, TOKEN, NOW, is_raw_scan=False)
+    check_reads(meter, organization, KEY, NOW, is_raw_scan=True)
 
 
 def test_a_changed_limit_applies_at_once(meter):
     refusal(meter, an_organization(reads_per_minute=2), KEY)
-    check_reads(meter, an_organization(reads_per_minute=3), KEY, TOTALS, NOW)
+    check_reads(meter, an_organization(reads_per_minute=3), KEY, NOW, is_raw_scan=False)
 
 
 def test_an_unpublished_organization_has_the_default_limits(meter):
     for _ in range(600):
-        check_reads(meter, None, TOKEN, TOTALS, NOW)
+        check_reads(meter, None, TOKEN, NOW, is_raw_scan=False)
     with pytest.raises(Problem):
-        check_reads(meter, None, TOKEN, TOTALS, NOW)
+        check_reads(meter, None, TOKEN, NOW, is_raw_scan=False)
 
 
 class MeterThatIsDown:
@@ -119,11 +118,11 @@ class MeterThatIsDown:
 
 def test_a_read_that_cannot_be_counted_is_refused():
     with pytest.raises(StoreUnavailableError):
-        check_reads(MeterThatIsDown(), an_organization(reads_per_minute=9), TOKEN, RAW_SCAN, NOW)
+        check_reads(MeterThatIsDown(), an_organization(reads_per_minute=9), TOKEN, NOW, is_raw_scan=True)
 
 
 def test_reads_continue_when_a_meter_that_fails_open_fails():
-    check_reads(FailOpenMeter(MeterThatIsDown()), an_organization(reads_per_minute=0), TOKEN, RAW_SCAN, NOW)
+    check_reads(FailOpenMeter(MeterThatIsDown()), an_organization(reads_per_minute=0), TOKEN, NOW, is_raw_scan=True)
 
 
 def test_the_wait_is_measured_on_the_clock_of_the_meter():
@@ -133,7 +132,7 @@ def test_the_wait_is_measured_on_the_clock_of_the_meter():
             return Throttled(Throttle.RATE_LIMIT, ahead + 7_000, ahead)
 
     with pytest.raises(Problem) as refused:
-        check_reads(MeterAnHourAhead(), an_organization(), KEY, TOTALS, NOW)
+        check_reads(MeterAnHourAhead(), an_organization(), KEY, NOW, is_raw_scan=False)
     assert refused.value.facts["retry_after_s"] == 7
 
 

@@ -1,6 +1,5 @@
 """Limits on how often an organization may read."""
 
-from enum import StrEnum
 from typing import Final, assert_never
 
 from mauve.core.organization import Limits
@@ -23,18 +22,17 @@ Reader = PublishedKey | PublishedToken
 """The credential of a read."""
 
 
-class ReadKind(StrEnum):
-    """The cost class of a read: prepared totals, or a scan of stored events."""
-
-    TOTALS = "totals"
-    RAW_SCAN = "raw_scan"
-
-
 def check_reads(
-    meter: ReadMeter, organization: PublishedOrganization | None, reader: Reader, kind: ReadKind, now_ms: int
+    meter: ReadMeter,
+    organization: PublishedOrganization | None,
+    reader: Reader,
+    now_ms: int,
+    *,
+    is_raw_scan: bool,
 ) -> None:
     """Count a read that no cache answers, or raise if the organization has reached a limit."""
-    refusal = meter.take(reader.org_id, uses_of(reader, kind), limits_of(organization), now_ms)
+    cost = cost_of(reader, is_raw_scan=is_raw_scan)
+    refusal = meter.take(reader.org_id, cost, limits_of(organization), now_ms)
     if refusal is not None:
         raise problem_from(refusal)
 
@@ -54,11 +52,9 @@ class FailOpenMeter:
             return None
 
 
-def uses_of(reader: Reader, kind: ReadKind) -> ReadCost:
+def cost_of(reader: Reader, *, is_raw_scan: bool) -> ReadCost:
     """Return what a read spends. The allowances are for agents: a server key spends nothing."""
-    if isinstance(reader, PublishedKey):
-        return ReadCost()
-    return ReadCost(queries=1, raw_scans=1 if kind is ReadKind.RAW_SCAN else 0)
+    return ReadCost() if isinstance(reader, PublishedKey) else ReadCost(queries=1, raw_scans=int(is_raw_scan))
 
 
 def limits_of(organization: PublishedOrganization | None) -> ReadLimits:

@@ -50,8 +50,8 @@ def demo(*, days: int, seed: str, add: bool, port: int | None, data: Path | None
 
 def _fill(settings: Settings, days: int, seed: str, *, hidden: bool) -> "DemoOrganization":
     """Fill the directory. No service may be running: only one process can open the embedded warehouse."""
-    from mauve.demo.dates import DateRange  # noqa: PLC0415
     from mauve.demo.fill import create_demo_organization, fill  # noqa: PLC0415
+    from mauve.demo.population import DateRange  # noqa: PLC0415
     from mauve.stores.data_directory import hold  # noqa: PLC0415
     from mauve.wiring.warehouse import fill_parts  # noqa: PLC0415 - slow to import
 

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from mauve.core.biller import Provider
 from mauve.core.times import DAY_MS
-from mauve.demo.dates import is_weekend, random_count, random_time_on
+from mauve.demo.population import is_weekend, random_count, random_time_on
 from mauve.demo.profiles import AppProfile, Plan
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ledger import Entry

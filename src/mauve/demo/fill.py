@@ -19,9 +19,8 @@ from mauve.core.times import DAY_MS
 from mauve.core.user import Role
 from mauve.core.window import midnight_ms, period_of
 from mauve.demo.billing import recent_deliveries
-from mauve.demo.dates import DateRange
 from mauve.demo.history import Day, ProjectRef, history_of
-from mauve.demo.population import UserEvent
+from mauve.demo.population import DateRange, UserEvent
 from mauve.demo.profiles import PROFILES, AppProfile
 from mauve.load.close_days import DayCloser
 from mauve.load.runner import note_first_events

@@ -12,8 +12,7 @@ import msgspec
 from mauve.core.times import DAY_MS
 from mauve.core.window import midnight_ms
 from mauve.demo.billing import BillingEvent, PaymentReceived, SubscriptionChange, orders_on, subscription_events
-from mauve.demo.dates import DateRange
-from mauve.demo.population import SIGNUP, Population, UserEvent
+from mauve.demo.population import SIGNUP, DateRange, Population, UserEvent
 from mauve.demo.profiles import AppProfile
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 

@@ -13,7 +13,7 @@ from datetime import date
 from io import BufferedReader
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
@@ -26,6 +26,7 @@ from mauve.imports.plausible import read_plausible
 from mauve.imports.polar import read_polar
 from mauve.imports.stripe import read_stripe
 from mauve.imports.tables import checked_map, read_posthog, read_table, read_umami
+from mauve.maintenance.backup import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import (
     ROWS_MAX,
@@ -60,12 +61,6 @@ FORMATS: Final[Mapping[str, Format]] = MappingProxyType(
         "plausible": Format(read_plausible),
     }
 )
-
-
-class Progress(Protocol):
-    def begin(self, stage: str, total: int) -> None: ...
-
-    def add(self, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

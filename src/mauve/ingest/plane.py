@@ -6,6 +6,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 import structlog
+from starlette.types import Receive, Scope, Send
 
 from mauve.access.event_caps import check_cap, check_standing
 from mauve.core.accepted import OrgPeriod
@@ -23,6 +24,7 @@ from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.ingest_stats import ACCEPTED, ACCEPTED_OBJECT, REFUSED, REJECTED
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError
 from mauve.stores.published import PublishedKey
+from mauve.web.asgi import AsgiRequest, send_reply
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.browser_client import browser_client_reply, is_browser_client_path
 from mauve.web.compression import inflated, too_large
@@ -62,6 +64,10 @@ class IngestPlane:
                 return self._respond(self._webhooks.handle, request)
             case _:
                 return _ready(self._answer_other(request))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer on the main port, over ASGI."""
+        await send_reply(send, await self.answer(AsgiRequest(scope, receive)))
 
     def engines(self) -> dict[str, bool]:
         """Return which engines this plane can use now; the ledger only if its disk is full."""

@@ -13,7 +13,7 @@ import structlog
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from mauve.access.read_limits import Reader, ReadKind, check_reads
+from mauve.access.read_limits import Reader, check_reads
 from mauve.access.tokens import insufficient_scope
 from mauve.core.credential import KeyKind, Scope
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unknown_project
@@ -113,8 +113,8 @@ class QueryPlane:
 
     def _admit(self, reader: Reader, question: Question, now_ms: int) -> None:
         organization = self._parts.keyring.organizations.get(reader.org_id)
-        kind = ReadKind.RAW_SCAN if question.metric.is_raw_scan else ReadKind.TOTALS
-        check_reads(self._parts.meter, organization, reader, kind, now_ms)
+        is_raw_scan = question.metric.is_raw_scan
+        check_reads(self._parts.meter, organization, reader, now_ms, is_raw_scan=is_raw_scan)
 
 
 def _check_scope(token: PublishedToken) -> None:

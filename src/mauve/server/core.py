@@ -5,7 +5,6 @@ import asyncio
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.ingest.asgi import IngestApp
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
 from mauve.load.runner import LoadMetrics, LoadRunner
@@ -76,4 +75,4 @@ def ingest_and_loading(settings: Settings, plane: IngestPlane, loading: LoadRunn
     def engines() -> dict[str, bool]:
         return {"warehouse": has_warehouse(settings, loading), **plane.engines()}
 
-    return OtherPaths(IngestApp(plane), engines, loading.status, drain)
+    return OtherPaths(plane, engines, loading.status, drain)

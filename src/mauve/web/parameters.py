@@ -41,7 +41,13 @@ _parsed_cached: Final = lru_cache(_CACHE_SIZE)(_parsed)
 
 def unknown_hint(query: bytes, known: frozenset[str] = frozenset()) -> Mapping[str, str]:
     """Return the header that names the parameters which are ignored; none if all are known."""
-    return _hint_cached(query, known) if len(query) <= _CACHED_BYTES_MAX else _hint(query, known)
+    try:
+        unknown = [_shown(name) for name in parameters_from(query) if name and name not in known]
+    except Problem:
+        return {}
+    names, more = ", ".join(unknown[:_NAMES_SHOWN]), len(unknown) - _NAMES_SHOWN
+    hint = f"ignored unknown query parameters: {names}" + (f" and {more} more" if more > 0 else "")
+    return {_HINT: hint} if unknown else {}
 
 
 def with_unknown_hint(reply: Reply, query: bytes, known: frozenset[str] = frozenset()) -> Reply:
@@ -53,19 +59,6 @@ def with_unknown_hint(reply: Reply, query: bytes, known: frozenset[str] = frozen
         return reply
     hints = [reply.headers[_HINT]] if _HINT in reply.headers else []
     return reply.with_headers({_HINT: "; ".join([*hints, added[_HINT]])})
-
-
-def _hint(query: bytes, known: frozenset[str]) -> Mapping[str, str]:
-    try:
-        unknown = [_shown(name) for name in _parsed(query) if name and name not in known]
-    except Problem:
-        return {}
-    names, more = ", ".join(unknown[:_NAMES_SHOWN]), len(unknown) - _NAMES_SHOWN
-    hint = f"ignored unknown query parameters: {names}" + (f" and {more} more" if more > 0 else "")
-    return {_HINT: hint} if unknown else {}
-
-
-_hint_cached: Final = lru_cache(_CACHE_SIZE)(_hint)
 
 
 def _shown(name: str) -> str:

@@ -11,11 +11,11 @@ from typing import Final
 
 import structlog
 
-from mauve.ingest.dependencies import MoneyRecorder
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import DeliveryResult, Tally
 from mauve.stores.ledger import Entry
+from mauve.stores.ledger.group_commit import GroupedLedger
 from mauve.stores.published import PublishedSecret
 
 _WRITE_EVERY_S: Final = 1.0
@@ -33,7 +33,7 @@ def counted_once(tallies: Iterable[Tally]) -> list[Tally]:
 
 
 class SignatureFailureCounts:
-    def __init__(self, ledger: MoneyRecorder) -> None:
+    def __init__(self, ledger: GroupedLedger) -> None:
         self._ledger = ledger
         self._tallies: dict[tuple[str, str, str], Tally] = {}
         self._writing: asyncio.Task[None] | None = None
