@@ -14,7 +14,6 @@ _NAME_CHARACTERS_MAX: Final = 128
 _Project = Annotated[str, Meta(max_length=_ID_CHARACTERS_MAX)]
 _Projects = Annotated[list[_Project], Meta(min_length=1, max_length=APPS_MAX)]
 _EventName = Annotated[str, Meta(max_length=_NAME_CHARACTERS_MAX)]
-_Spend = Annotated[int, Meta(ge=1)]
 MetricName = Literal[
     "mau",
     "dau",
@@ -41,13 +40,18 @@ class AppsArguments(Arguments, frozen=True):
     after: _Project | None = None
 
 
-class OverviewArguments(Arguments, frozen=True):
+class FanOutArguments(Arguments, frozen=True, kw_only=True):
+    """Which apps to read, and what that may cost."""
+
+    apps: _Projects | None = None
+    after: _Project | None = None
+    spend: Annotated[int, Meta(ge=1)] | None = None
+
+
+class OverviewArguments(FanOutArguments, frozen=True):
     """Which apps and how many days."""
 
     days: Annotated[int, Meta(ge=2, le=365)] = 30  # with today, which is left out
-    apps: _Projects | None = None
-    after: _Project | None = None
-    spend: _Spend | None = None
 
 
 class ReadArguments(Arguments, frozen=True):
@@ -61,7 +65,7 @@ class ReadArguments(Arguments, frozen=True):
     rows: Annotated[int, Meta(ge=1, le=ROWS_MAX)] = 100
 
 
-class CompareArguments(Arguments, frozen=True):
+class CompareArguments(FanOutArguments, frozen=True):
     """One metric in two periods."""
 
     metric: Comparable
@@ -70,19 +74,13 @@ class CompareArguments(Arguments, frozen=True):
     before_from: date | None = None
     before_to: date | None = None
     name: _EventName | None = None
-    apps: _Projects | None = None
-    after: _Project | None = None
-    spend: _Spend | None = None
 
 
-class ExplainArguments(Arguments, frozen=True):
+class ExplainArguments(FanOutArguments, frozen=True):
     """Which apps in which period."""
 
     date_from: date | None = None
     date_to: date | None = None
-    apps: _Projects | None = None
-    after: _Project | None = None
-    spend: _Spend | None = None
 
 
 def schema_of(arguments: type[Arguments]) -> dict[str, Any]:

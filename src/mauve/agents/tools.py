@@ -16,7 +16,7 @@ from mauve.agents.arguments import (
     ReadArguments,
 )
 from mauve.agents.figures import Money, compared_periods, mrr_changes, now_and_before, value_of, window_of
-from mauve.agents.reader import ListedApp, Query, Reader, Reading, RefusedError
+from mauve.agents.reader import ListedApp, Query, Reader, RefusedError
 from mauve.agents.selection import choose_apps, page_of
 from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, read_all, receipt
 from mauve.core.credential import Scope
@@ -81,64 +81,43 @@ async def overview(reader: Reader, allowance: Allowance, arguments: OverviewArgu
     window = Window(today - timedelta(days=arguments.days - 1), today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
     compared = compared_periods(window, today)
-    asked = {project: _OverviewQueries(project, window, compared) for project in chosen.names}
-    queries = [query for each in asked.values() for query in each.all]
+    asked = {project: _overview_queries(project, window, compared) for project in chosen.names}
+    queries = [query for each in asked.values() for reads in each.values() for query in reads]
     check_cost(queries, arguments.spend, allowance)
     readings = await read_all(reader, queries)
     apps = [
-        {"project": each.project, "name": chosen.names[each.project], **each.figures(readings)}
-        for each in asked.values()
+        {"project": project, "name": chosen.names[project], **_overview_figures(reads, readings, window, compared)}
+        for project, reads in asked.items()
     ]
     return {**_periods(*compared), "apps": apps, **chosen.rest, **receipt(readings, allowance)}
 
 
-@dataclass(frozen=True, slots=True)
-class _OverviewQueries:
-    """The reads about one app. Money of both periods is one read: it adds up, unlike numbers of users."""
+def _overview_queries(project: str, window: Window, compared: tuple[Window, Window]) -> dict[str, list[Query]]:
+    """Return the reads about one app. Money of both periods is one read: it adds up, unlike numbers of users."""
+    now, before = compared
+    users = {metric: [Query(project, metric, *each) for each in compared] for metric in ("mau", "signups")}
+    revenue = Query(project, "revenue", before.first, now.last)
+    return {**users, "revenue": [revenue], "mrr": [Query(project, "mrr_history", window.before.last, window.last)]}
 
-    project: str
-    window: Window  # ends today, whose MRR is the current one
-    compared: tuple[Window, Window]  # the whole days
 
-    @property
-    def all(self) -> list[Query]:
-        users = [self._of(metric, window) for metric in ("mau", "signups") for window in self.compared]
-        return [*users, self._revenue, self._mrr]
+def _overview_figures(
+    asked: dict[str, list[Query]], readings: Readings, window: Window, compared: tuple[Window, Window]
+) -> Answer:
+    """Return the figures of one app. The window ends today, whose MRR is the current one; `compared` are whole days."""
 
-    def figures(self, readings: Readings) -> Answer:
-        return {
-            "mau": self._users("mau", readings),
-            "signups": self._users("signups", readings),
-            "revenue": self._money(readings.found.get(self._revenue)),
-            "mrr": self._level(readings.found.get(self._mrr)),
-        }
+    def users(metric: str) -> object:
+        pairs = zip(asked[metric], compared, strict=True)
+        return now_and_before(*(_amount(readings, query, each) for query, each in pairs))
 
-    @property
-    def _revenue(self) -> Query:
-        now, before = self.compared
-        return Query(self.project, "revenue", before.first, now.last)
-
-    @property
-    def _mrr(self) -> Query:
-        return Query(self.project, "mrr_history", self.window.before.last, self.window.last)
-
-    def _of(self, metric: str, window: Window) -> Query:
-        return Query(self.project, metric, *window)
-
-    def _users(self, metric: str, readings: Readings) -> object:
-        now, before = (_amount(readings, self._of(metric, window), window) for window in self.compared)
-        return now_and_before(now, before)
-
-    def _money(self, reading: Reading | None) -> object:
-        if reading is None:
-            return None
-        now, before = (value_of("revenue", rows_in(reading.rows, window), window) for window in self.compared)
-        return now_and_before(now, before)
-
-    def _level(self, reading: Reading | None) -> object:
-        if reading is None:
-            return None
-        return now_and_before(*(mrr_on(window.last, reading.rows) for window in (self.window, self.window.before)))
+    revenue, mrr = (readings.found.get(asked[metric][0]) for metric in ("revenue", "mrr"))
+    sums = [] if revenue is None else [value_of("revenue", rows_in(revenue.rows, each), each) for each in compared]
+    levels = [] if mrr is None else [mrr_on(each.last, mrr.rows) for each in (window, window.before)]
+    return {
+        "mau": users("mau"),
+        "signups": users("signups"),
+        "revenue": now_and_before(*sums) if sums else None,
+        "mrr": now_and_before(*levels) if levels else None,
+    }
 
 
 async def compare(reader: Reader, allowance: Allowance, arguments: CompareArguments) -> Answer:

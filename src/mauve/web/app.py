@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from mauve.web.asgi import header
 from mauve.web.body import BodyTooLargeError, IncompleteBodyError, read_body
 from mauve.web.compression import GZIP_BYTES_MIN, gzipped
 from mauve.web.messages import Reply
@@ -46,8 +47,7 @@ async def bounded_body(request: Request, bytes_max: int) -> bytes | None:
 
 def joined_header(request: Request, name: str) -> str | None:
     """Return a header's value; one that was sent twice is joined, and so matches no credential and no media type."""
-    values = request.headers.getlist(name)
-    return ", ".join(values) if values else None
+    return header(request.scope, name.encode())
 
 
 def plain_url(request: Request) -> str | None:

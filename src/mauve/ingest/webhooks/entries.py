@@ -1,9 +1,9 @@
 """Map a parsed delivery to the ledger entry of a project."""
 
-import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from hashlib import sha256
+from typing import Final
 
 import msgspec
 
@@ -99,46 +99,31 @@ def _entry(
             Payment(
                 org_id=endpoint.org_id,
                 project=endpoint.project,
-                id=part.id,
-                digest=_digest(event, part),
+                id=id_,
+                digest=sha256(_ENCODER.encode([id_, money.minor, earned, money.currency, event.user])).digest(),
                 claimed_at=event.paid_at,
-                amount=part.amount.minor,
-                currency=part.amount.currency,
-                earned=part.earned,
+                amount=money.minor,
+                currency=money.currency,
+                earned=earned,
                 user=event.user,
                 occurred_at=paid_at,
                 received_at=received_at,
                 payload=payload,
                 source=endpoint.provider,
                 # A later delivery of the invoice may show a fee that the first did not: it changes nothing.
-                part_of=None if part.id == event.id else event.id,
+                part_of=None if id_ == event.id else event.id,
             )
-            for part in _split(event)
+            for id_, money, earned in _split(event)
         ]
     )
 
 
-class _PaymentPart(NamedTuple):
-    """The part of a payment that one row holds."""
-
-    id: str
-    amount: Money
-    earned: bool
-
-
-def _split(payment: ParsedPayment) -> list[_PaymentPart]:
+def _split(payment: ParsedPayment) -> list[tuple[str, Money, bool]]:
+    """Return what each row holds of a payment: its id, the amount, and whether it is earned."""
     if payment.fee is None:
-        return [_PaymentPart(payment.id, payment.amount, earned=True)]
+        return [(payment.id, payment.amount, True)]
     # A marketplace earns the fee and processes the gross.
-    return [
-        _PaymentPart(payment.id, payment.fee, earned=True),
-        _PaymentPart(f"{payment.id}:volume", payment.amount, earned=False),
-    ]
-
-
-def _digest(payment: ParsedPayment, part: _PaymentPart) -> bytes:
-    compared = [part.id, part.amount.minor, part.earned, part.amount.currency, payment.user]
-    return hashlib.sha256(_ENCODER.encode(compared)).digest()
+    return [(payment.id, payment.fee, True), (f"{payment.id}:volume", payment.amount, False)]
 
 
 def _version(

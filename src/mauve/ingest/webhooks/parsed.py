@@ -99,9 +99,12 @@ class UnusableEventError(Exception):
         self.warning = warning
 
 
-def read_part(document: object, shape: Shape) -> Any:  # noqa: ANN401 - any JSON value
-    """Read a part of the event that was left unread; return None if it is absent."""
-    return document.read(shape) if isinstance(document, Document) else None
+def read_object(document: object, shape: Shape) -> dict[str, Any]:
+    """Read the object of the event, which was left unread."""
+    found = document.read(shape) if isinstance(document, Document) else None
+    if not isinstance(found, dict):
+        raise UnusableEventError(DeliveryWarning.OBJECT_UNUSABLE)
+    return found
 
 
 def value_at(value: Any, *names: str) -> Any:  # noqa: ANN401 - any JSON value

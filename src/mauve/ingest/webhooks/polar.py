@@ -17,7 +17,7 @@ from mauve.ingest.webhooks.amounts import (
     stage_of,
     times_a_month,
 )
-from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Document, Fields, Shape
+from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Shape
 from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
@@ -26,11 +26,10 @@ from mauve.ingest.webhooks.parsed import (
     ParsedEvent,
     ParsedPayment,
     ParsedSubscription,
-    UnusableEventError,
     first_present,
     optional_id,
     plan_text,
-    read_part,
+    read_object,
     required_id,
     status_text,
     value_at,
@@ -68,21 +67,15 @@ _SUBSCRIPTION: Final = Fields(
 def parse_event(event: Json) -> ParsedEvent:
     type_, unread = event.get("type"), event.get("data")
     if type_ == _PAYMENT_TYPE:
-        return _parse_payment(event, _checked_object(read_part(unread, _ORDER)))
+        return _parse_payment(event, read_object(unread, _ORDER))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
-        return _parse_subscription(event, _checked_object(read_part(unread, _SUBSCRIPTION)))
+        return _parse_subscription(event, read_object(unread, _SUBSCRIPTION))
     return IGNORED
 
 
 def is_live(_event: Json) -> None:
     """Return None: the sandbox is another host with its own secrets, and the payload does not show it."""
     return
-
-
-def _checked_object(value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    if not isinstance(value, dict):
-        raise UnusableEventError(DeliveryWarning.OBJECT_UNUSABLE)
-    return value
 
 
 def _parse_payment(event: Json, order: dict[str, Any]) -> ParsedEvent:
@@ -140,13 +133,9 @@ def _rank_of(event: Json, subscription: Json, status: str) -> bytes:
     name = str(event.get("type")).removeprefix(_SUBSCRIPTION_TYPES)
     type_rank = {"created": 0, "updated": 2}.get(name, 1)
     changed_at = _epoch_us(subscription.get("modified_at")) or 0
-    content = name.encode() + b"\0" + _bytes_of(event["data"])
+    content = name.encode() + b"\0" + bytes(event["data"].raw)
     head = changed_at.to_bytes(_RANK_BYTES, "big") + bytes([stage_of(status), type_rank])
     return head + hashlib.sha256(content).digest()[:_RANK_BYTES]
-
-
-def _bytes_of(document: Document) -> bytes:
-    return bytes(document.raw)
 
 
 def _time_of(event: Json, billed: Json) -> int | None:

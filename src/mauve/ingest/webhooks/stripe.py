@@ -35,7 +35,7 @@ from mauve.ingest.webhooks.parsed import (
     first_present,
     optional_id,
     plan_text,
-    read_part,
+    read_object,
     required_id,
     status_text,
     value_at,
@@ -107,9 +107,9 @@ def parse_event(event: Json) -> ParsedEvent:
         return SkippedEvent(DeliveryResult.IGNORED, (DeliveryWarning.THIN_EVENT,))
     type_, unread = event.get("type"), value_at(event, "data", "object")
     if type_ == _PAYMENT_TYPE:
-        return _parse_payment(event, _checked_object("invoice", read_part(unread, _INVOICE)))
+        return _parse_payment(event, _checked("invoice", read_object(unread, _INVOICE)))
     if isinstance(type_, str) and type_.startswith(_SUBSCRIPTION_TYPES):
-        return _parse_subscription(event, _checked_object("subscription", read_part(unread, _SUBSCRIPTION)))
+        return _parse_subscription(event, _checked("subscription", read_object(unread, _SUBSCRIPTION)))
     return IGNORED
 
 
@@ -119,10 +119,10 @@ def is_live(event: Json) -> bool | None:
     return livemode if isinstance(livemode, bool) else None
 
 
-def _checked_object(kind: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON value
-    if not isinstance(value, dict) or first_present(value.get("object"), kind) != kind:
+def _checked(kind: str, found: dict[str, Any]) -> dict[str, Any]:
+    if first_present(found.get("object"), kind) != kind:
         raise UnusableEventError(DeliveryWarning.OBJECT_UNUSABLE)
-    return value
+    return found
 
 
 def _parse_payment(event: Json, invoice: dict[str, Any]) -> ParsedEvent:
