@@ -40,8 +40,8 @@ def only_payment(body):
     verdict = judge(body)
     assert verdict.rejections == []
     assert verdict.events is None
-    [indexed] = verdict.payments
-    return indexed.payment
+    [(_, payment)] = verdict.payments
+    return payment
 
 
 def reason(item, key=SERVER):
@@ -220,7 +220,7 @@ class TestLoggedEvents:
     def test_payments_and_events_are_separated(self):
         verdict = judge([EVENT, payment(id="a"), EVENT, payment(id="b")])
         assert json.loads(verdict.events) == [EVENT, EVENT]
-        assert [(indexed.index, indexed.payment.id) for indexed in verdict.payments] == [(1, "a"), (3, "b")]
+        assert [(index, each.id) for index, each in verdict.payments] == [(1, "a"), (3, "b")]
 
     def test_nothing_is_logged_when_nothing_is_valid(self):
         assert judge([1, {}]).events is None

@@ -36,8 +36,8 @@ def without(field):
 def only_version(body):
     verdict = judge(body)
     assert verdict.rejections == []
-    [indexed] = verdict.subscriptions
-    return indexed.subscription
+    [(_, version)] = verdict.subscriptions
+    return version
 
 
 def reason(item):
@@ -46,7 +46,7 @@ def reason(item):
     text = item if isinstance(item, bytes) else json.dumps(item).encode()
     verdict = judge(b"[" + b",".join([good, text, good]) + b"]")
     assert verdict.item_count == 3
-    assert [indexed.index for indexed in verdict.subscriptions] == [0, 2]
+    assert [index for index, _ in verdict.subscriptions] == [0, 2]
     [rejection] = verdict.rejections
     assert rejection.index == 1
     return rejection.fault.text
@@ -62,7 +62,7 @@ def test_a_subscription_is_recorded_exactly():
 
 def test_a_batch_keeps_its_order():
     verdict = judge([subscription(id="a"), subscription(id="b")])
-    assert [(indexed.index, indexed.subscription.id) for indexed in verdict.subscriptions] == [(0, "a"), (1, "b")]
+    assert [(index, version.id) for index, version in verdict.subscriptions] == [(0, "a"), (1, "b")]
 
 
 def test_an_empty_batch_holds_nothing():

@@ -53,13 +53,6 @@ def known_time_ms(value: str | int) -> int:
         return parse_time_ms(value) or 0
 
 
-def is_time(value: str | int) -> bool:
-    """Return whether `parse_time_ms` would accept the value, in half the time."""
-    if isinstance(value, str):
-        return _usual_form(value) is not None or _since_epoch(value) is not None
-    return not isinstance(value, bool)
-
-
 def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) -> int:
     """Return when an event occurred: the client's time, corrected for clock skew and clamped around its receipt."""
     if at_ms is None:

@@ -85,38 +85,28 @@ def lines_of(file: io.BufferedReader) -> Iterator[bytes]:
             pass
 
 
-class _CsvLines:
-    """The lines of a CSV file as text, of which a row may take several, within bounds."""
-
-    def __init__(self, file: io.BufferedReader) -> None:
-        self._file = file
-        self.row_bytes = 0
-
-    def __iter__(self) -> "_CsvLines":
-        return self
-
-    def __next__(self) -> str:
-        line = self._file.readline(LINE_BYTES_MAX - self.row_bytes + 1)
-        self.row_bytes += len(line)
-        if self.row_bytes > LINE_BYTES_MAX:
-            raise csv.Error(f"a row has more than {LINE_BYTES_MAX} bytes")
-        if not line:
-            raise StopIteration
-        return line.decode()
-
-
 def csv_rows(file: io.BufferedReader, needed: Sequence[str]) -> Iterator[dict[str, str] | None]:
     """Yield the rows of a CSV file with a header, by column. A row is empty, or None if it does not fit the header."""
     csv.field_size_limit(LINE_BYTES_MAX)
-    lines = _CsvLines(file)
-    rows, count = csv.reader(lines, strict=True), 0
+    row_bytes = 0
+
+    def lines() -> Iterator[str]:
+        """Yield the lines as text. A row may take several, within bounds."""
+        nonlocal row_bytes
+        while line := file.readline(LINE_BYTES_MAX - row_bytes + 1):
+            row_bytes += len(line)
+            if row_bytes > LINE_BYTES_MAX:
+                raise csv.Error(f"a row has more than {LINE_BYTES_MAX} bytes")
+            yield line.decode()
+
+    rows, count = csv.reader(lines(), strict=True), 0
     try:
         header = next(rows, [])
         if not header:
             raise MaintenanceRefusedError("the file has no header: its first line names the columns")
         _check_header(header, needed)
         for count, cells in enumerate(rows, 1):  # noqa: B007 - where an error is
-            lines.row_bytes = 0
+            row_bytes = 0
             is_whole = not cells or len(cells) == len(header)
             yield dict(zip(header, cells, strict=bool(cells))) if is_whole else None
     except UnicodeDecodeError:

@@ -101,10 +101,7 @@ def record_payments(
     """Record the payments and the other events of the batch; the result is the payments that the ledger refused."""
     record = None if verdict.events is None else b"".join(log_record(key, verdict, received_at, parts.clock.now_us()))
     # One transaction for both: never one without the other.
-    entry = Entry(
-        payments=[indexed.payment for indexed in verdict.payments],
-        events=record,
-    )
+    entry = Entry(payments=[payment for _, payment in verdict.payments], events=record)
     counted = ExitStack()
     if org_period is not None:
         counted.enter_context(parts.caps.recording(org_period, verdict.event_count + len(verdict.payments)))
@@ -119,7 +116,7 @@ def record_payments(
 
 async def make_objects_durable(parts: IngestParts, key: PublishedKey, verdict: ObjectsVerdict) -> None:
     if verdict.subscriptions:
-        entry = Entry(subscriptions=[indexed.subscription for indexed in verdict.subscriptions])
+        entry = Entry(subscriptions=[version for _, version in verdict.subscriptions])
         await _record(parts, key, entry)
 
 
@@ -150,7 +147,7 @@ def _conflicts(
         parts.counters.project_stats[key.public_id, DUPLICATE] += duplicates
     parts.counters.conflicts += outcomes.count(Outcome.CONFLICT)
     return [
-        Rejection(indexed.index, CONFLICT)
-        for indexed, outcome in zip(verdict.payments, outcomes, strict=True)
+        Rejection(index, CONFLICT)
+        for (index, _), outcome in zip(verdict.payments, outcomes, strict=True)
         if outcome is Outcome.CONFLICT
     ]

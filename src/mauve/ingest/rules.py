@@ -17,7 +17,7 @@ from mauve.core.events import EVENT, PAYMENT, DatedEvent, Event, dated_events_in
 from mauve.core.money import is_currency
 from mauve.core.problems import Code, Fault, Problem
 from mauve.core.subscriptions import stored_status
-from mauve.core.times import is_time, occurred_at, parse_time_ms, parse_time_us
+from mauve.core.times import occurred_at, parse_time_ms, parse_time_us
 from mauve.ingest import wire
 from mauve.ingest.faults import (
     AT_INVALID,
@@ -54,27 +54,17 @@ class Rejection(msgspec.Struct, frozen=True, gc=False):
     fault: Fault
 
 
-class IndexedPayment(msgspec.Struct, frozen=True):
-    index: int
-    payment: Payment
-
-
-class IndexedSubscription(msgspec.Struct, frozen=True):
-    index: int
-    subscription: SubscriptionVersion
-
-
 class EventsVerdict(msgspec.Struct, frozen=True):
     events: bytes | None  # for the log: one JSON object, or an array of them
     event_count: int
-    payments: list[IndexedPayment]
+    payments: list[tuple[int, Payment]]  # each with its index
     rejections: list[Rejection]
     item_count: int
     hints: Hints = NO_HINTS
 
 
 class ObjectsVerdict(msgspec.Struct, frozen=True):
-    subscriptions: list[IndexedSubscription]
+    subscriptions: list[tuple[int, SubscriptionVersion]]  # each with its index
     rejections: list[Rejection]
     item_count: int
     hints: Hints = NO_HINTS
@@ -137,7 +127,7 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
     if key.kind is KeyKind.PUBLISHABLE and all(map(_is_named_payment, items.raws)):
         raise Problem(Code.FORBIDDEN, NEEDS_SERVER_KEY.text)
     kept: list[Raw] = []
-    payments: list[IndexedPayment] = []
+    payments: list[tuple[int, Payment]] = []
     rejections: list[Rejection] = []
     known = events or repeat(None)
     judgements = [_judge_event(raw, event, key) for raw, event in zip(items.raws, known, strict=False)]
@@ -147,14 +137,14 @@ def judge_events(body: bytes, key: PublishedKey, received_at: int) -> EventsVerd
         if judged.__class__ is Fault:
             rejections.append(Rejection(index, judged))
         elif judged.__class__ is Event and judged.name == PAYMENT:
-            payments.append(IndexedPayment(index, _payment(items.raws[index], judged, key, received_at)))
+            payments.append((index, _payment(items.raws[index], judged, key, received_at)))
         else:
             kept.append(items.raws[index])
     accepted = [cast("_Judged", judged) for judged in judgements if judged.__class__ is not Fault]
     if events is None or (remarkable and rejections):
         _, remarkable = scan_times(dated(accepted), received_at)
     logged = body if len(kept) == len(items.raws) else b"[" + b",".join(kept) + b"]"
-    taken = [*kept, *(items.raws[each.index] for each in payments)] if rejections else []
+    taken = [*kept, *(items.raws[index] for index, _ in payments)] if rejections else []
     hints = time_hints(remarkable, received_at, judgements)
     hints = _event_hints(hints, accepted, b"[" + b",".join(taken) + b"]" if taken else body)
     return EventsVerdict(logged if kept else None, len(kept), payments, rejections, len(items.raws), hints)
@@ -164,15 +154,15 @@ def judge_objects(body: bytes, key: PublishedKey, received_at: int) -> ObjectsVe
     """Return the subscriptions and rejections of a write to `/v1/objects`, or raise the problem of the whole body."""
     wire.require_utf8(body)
     items = wire.split(body)
-    subscriptions: list[IndexedSubscription] = []
+    subscriptions: list[tuple[int, SubscriptionVersion]] = []
     rejections: list[Rejection] = []
     for index, raw in enumerate(items.raws):
         judged = items.faults.get(index) or _judge_object(raw, key, received_at)
         if isinstance(judged, Fault):
             rejections.append(Rejection(index, judged))
         else:
-            subscriptions.append(IndexedSubscription(index, judged))
-    hints = status_hints(indexed.subscription.status for indexed in subscriptions)
+            subscriptions.append((index, judged))
+    hints = status_hints(version.status for _, version in subscriptions)
     return ObjectsVerdict(subscriptions, rejections, len(items.raws), hints)
 
 
@@ -252,9 +242,9 @@ def _judge_event(raw: Raw, judged: DatedEvent | None, key: PublishedKey) -> _Jud
 
 
 def _time_fault(event: Event) -> Fault | None:
-    if event.at is not None and not is_time(event.at):
+    if event.at is not None and parse_time_ms(event.at) is None:
         return AT_INVALID
-    if event.sent_at is not None and not is_time(event.sent_at):
+    if event.sent_at is not None and parse_time_ms(event.sent_at) is None:
         return SENT_AT_INVALID
     return None
 

@@ -22,6 +22,7 @@ from mauve.web.messages import OpenRequest, Reply
 
 _SOURCE: Final = Path(__file__).parent / "static" / "mauve.js"
 _HASH_CHARACTERS: Final = 12
+_NOT_MODIFIED_HEADERS: Final = ("cache-control", "etag", "vary", "access-control-allow-origin")
 _CONTINUED: Final = ("{", ",", ";", "(", "[", "=>")
 # Literals as a whole, else punctuation with the spaces around it. A division has spaces, a regular expression has none.
 _LITERAL_OR_SPACED: Final = re.compile(r"""("[^"]*"|`[^`]*`|/(?:\\.|[^/\\\s])+/)| *([=(){}\[\],:;?&|<>!]) *""")
@@ -56,11 +57,10 @@ def browser_client_reply(request: OpenRequest) -> Reply:
     if not is_safe_method(request.method):
         return wrong_method("GET")
     is_gzipped = accepts_gzip(request.header("accept-encoding") or "")
-    is_pinned = request.path == HASHED_PATH
-    reply = _reply(is_pinned=is_pinned, is_gzipped=is_gzipped)
+    reply = _reply(is_pinned=request.path == HASHED_PATH, is_gzipped=is_gzipped)
     known = {tag.strip().removeprefix("W/") for tag in (request.header("if-none-match") or "").split(",")}
     if known & {reply.headers["etag"], "*"}:
-        return _not_modified(is_pinned=is_pinned, is_gzipped=is_gzipped)
+        return Reply(HTTPStatus.NOT_MODIFIED, b"", {name: reply.headers[name] for name in _NOT_MODIFIED_HEADERS})
     return reply
 
 
@@ -78,10 +78,3 @@ def _reply(*, is_pinned: bool, is_gzipped: bool) -> Reply:
     if not is_gzipped:
         return Reply(HTTPStatus.OK, _CONTENT, headers)
     return Reply(HTTPStatus.OK, gzip.compress(_CONTENT, 9, mtime=0), {**headers, "content-encoding": "gzip"})
-
-
-@cache
-def _not_modified(*, is_pinned: bool, is_gzipped: bool) -> Reply:
-    headers = _reply(is_pinned=is_pinned, is_gzipped=is_gzipped).headers
-    kept = ("cache-control", "etag", "vary", "access-control-allow-origin")
-    return Reply(HTTPStatus.NOT_MODIFIED, b"", {name: headers[name] for name in kept})

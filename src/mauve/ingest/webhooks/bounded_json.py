@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from itertools import takewhile
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -48,36 +48,23 @@ Decode = Callable[[Raw], Any]
 """Decodes a complete value that is known to be short enough."""
 
 
-class Shape(Protocol):
-    """Which parts of a value to read."""
-
-    def read(self, raw: Raw, decode: Decode) -> Any: ...  # noqa: ANN401 - any JSON value
+Shape = Callable[[Raw, Decode], Any]
+"""Reads the wanted parts of a value. `Document` itself is one: it keeps the value unread, to be read later."""
 
 
-class Leaf:
-    """A number, a word or a boolean: small, or not decoded at all."""
+def leaf(raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
+    """Read a number, a word or a boolean: small, or not decoded at all."""
+    size = len(raw)
+    if size > NUMBER_BYTES_MAX and (size > LEAF_BYTES_MAX or _first_byte(raw) in _DIGITS):
+        return TooLong(size)
+    return decode(raw)
 
-    def read(self, raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
-        size = len(raw)
-        if size > NUMBER_BYTES_MAX and (size > LEAF_BYTES_MAX or _first_byte(raw) in _DIGITS):
-            return TooLong(size)
+
+def texts(raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
+    """Read a text of any length, or an object of texts. A large object is read as one text: its JSON."""
+    if _first_byte(raw) == ord('"') or len(raw) <= NESTED_TEXT_BYTES_MAX:
         return decode(raw)
-
-
-class Text:
-    """A text of any length, or an object of texts. A large object is read as one text: its JSON."""
-
-    def read(self, raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
-        if _first_byte(raw) == ord('"') or len(raw) <= NESTED_TEXT_BYTES_MAX:
-            return decode(raw)
-        return _text_of(bytes(raw)) if _first_byte(raw) in b"{[" else TooLong(len(raw))
-
-
-class Unread:
-    """A value that is kept unread, to be read later."""
-
-    def read(self, raw: Raw, decode: Decode) -> "Document":
-        return Document(raw, decode)
+    return _text_of(bytes(raw)) if _first_byte(raw) in b"{[" else TooLong(len(raw))
 
 
 class Fields:
@@ -87,12 +74,12 @@ class Fields:
         self._parts = parts
         self._decoder = msgspec.json.Decoder(msgspec.defstruct("Found", [(name, Raw, _ABSENT) for name in parts]))
 
-    def read(self, raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
+    def __call__(self, raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
         if _first_byte(raw) != ord("{"):
-            return LEAF.read(raw, decode)
+            return leaf(raw, decode)
         values = astuple(self._decoder.decode(raw))
         parts = self._parts.items()
-        return {name: part.read(value, decode) for (name, part), value in zip(parts, values, strict=True) if value}
+        return {name: part(value, decode) for (name, part), value in zip(parts, values, strict=True) if value}
 
 
 class Items:
@@ -105,19 +92,14 @@ class Items:
         shape = msgspec.defstruct("Found", items, array_like=True, forbid_unknown_fields=True)
         self._decoder = msgspec.json.Decoder(shape)
 
-    def read(self, raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
+    def __call__(self, raw: Raw, decode: Decode) -> Any:  # noqa: ANN401 - any JSON value
         if _first_byte(raw) != ord("["):
-            return LEAF.read(raw, decode)
+            return leaf(raw, decode)
         try:
             values = astuple(self._decoder.decode(raw))
         except msgspec.ValidationError:
             return TooLong(len(raw))
-        return [self._part.read(value, decode) for value in takewhile(bool, values)]
-
-
-LEAF: Final = Leaf()
-TEXT: Final = Text()
-UNREAD: Final = Unread()
+        return [self._part(value, decode) for value in takewhile(bool, values)]
 
 
 class Document:
@@ -130,7 +112,7 @@ class Document:
         self._decode = decode
 
     def read(self, part: Shape) -> Any:  # noqa: ANN401 - any JSON value
-        return part.read(self.raw, self._decode)
+        return part(self.raw, self._decode)
 
 
 def parse_document(body: bytes) -> Document:

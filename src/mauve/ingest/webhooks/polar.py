@@ -17,7 +17,7 @@ from mauve.ingest.webhooks.amounts import (
     stage_of,
     times_a_month,
 )
-from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Shape
+from mauve.ingest.webhooks.bounded_json import Document, Fields, Shape, leaf, texts
 from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
@@ -45,22 +45,22 @@ _CUSTOMER_TEXTS: Final = ("name", "email", "billing_name")
 _MICROSECONDS_MAX: Final = 253_402_300_800_000_000  # the end of the year 9999
 _RANK_BYTES: Final = 8
 
-EVENT: Final = Fields(type=LEAF, timestamp=LEAF, data=UNREAD)
+EVENT: Final = Fields(type=leaf, timestamp=leaf, data=Document)
 _SHARED: Final[Mapping[str, Shape]] = {
-    **dict.fromkeys(("id", "currency", "amount", "customer_id", "created_at", "modified_at"), LEAF),
-    "customer": Fields(id=LEAF, **dict.fromkeys(_CUSTOMER_TEXTS, TEXT)),
+    **dict.fromkeys(("id", "currency", "amount", "customer_id", "created_at", "modified_at"), leaf),
+    "customer": Fields(id=leaf, **dict.fromkeys(_CUSTOMER_TEXTS, texts)),
 }
 _ORDER: Final = Fields(
     **_SHARED,
-    **dict.fromkeys(("net_amount", "total_amount", "tax_amount", "subscription_id"), LEAF),
-    **dict.fromkeys(_ORDER_TEXTS, TEXT),
-    subscription=Fields(id=LEAF),
+    **dict.fromkeys(("net_amount", "total_amount", "tax_amount", "subscription_id"), leaf),
+    **dict.fromkeys(_ORDER_TEXTS, texts),
+    subscription=Fields(id=leaf),
 )
 _SUBSCRIPTION: Final = Fields(
     **_SHARED,
-    **dict.fromkeys(("status", "recurring_interval", "recurring_interval_count", "product_id"), LEAF),
-    **dict.fromkeys(_SUBSCRIPTION_TEXTS, TEXT),
-    product=Fields(name=LEAF),
+    **dict.fromkeys(("status", "recurring_interval", "recurring_interval_count", "product_id"), leaf),
+    **dict.fromkeys(_SUBSCRIPTION_TEXTS, texts),
+    product=Fields(name=leaf),
 )
 
 

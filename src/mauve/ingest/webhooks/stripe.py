@@ -20,7 +20,7 @@ from mauve.ingest.webhooks.amounts import (
     stage_of,
     times_a_month,
 )
-from mauve.ingest.webhooks.bounded_json import LEAF, TEXT, UNREAD, Fields, Items, TooLong
+from mauve.ingest.webhooks.bounded_json import Document, Fields, Items, TooLong, leaf, texts
 from mauve.ingest.webhooks.parsed import (
     IGNORED,
     NO_MONEY,
@@ -56,41 +56,41 @@ _TAXES_MAX: Final = 200
 _DECIMAL: Final = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 _QUANTITY_MAX: Final = 2**53 - 1
 
-_LINK: Final = Fields(id=LEAF)  # an id, or an object in its place
+_LINK: Final = Fields(id=leaf)  # an id, or an object in its place
 EVENT: Final = Fields(
-    **dict.fromkeys(("id", "object", "type", "created", "livemode"), LEAF),
+    **dict.fromkeys(("id", "object", "type", "created", "livemode"), leaf),
     account=_LINK,
-    data=Fields(object=UNREAD),
+    data=Fields(object=Document),
 )
-_TAXES: Final = Items(Fields(amount=LEAF), _TAXES_MAX)
+_TAXES: Final = Items(Fields(amount=leaf), _TAXES_MAX)
 _INVOICE: Final = Fields(
-    **dict.fromkeys(("id", "object", "status", "currency", "amount_paid", "total", "amount_due"), LEAF),
-    **dict.fromkeys(("application_fee_amount", "paid_out_of_band", "tax"), LEAF),
+    **dict.fromkeys(("id", "object", "status", "currency", "amount_paid", "total", "amount_due"), leaf),
+    **dict.fromkeys(("application_fee_amount", "paid_out_of_band", "tax"), leaf),
     **dict.fromkeys(("customer", "customer_account", "subscription", "on_behalf_of"), _LINK),
-    **dict.fromkeys(_INVOICE_TEXTS, TEXT),
+    **dict.fromkeys(_INVOICE_TEXTS, texts),
     **dict.fromkeys(("total_taxes", "total_tax_amounts"), _TAXES),
-    status_transitions=Fields(paid_at=LEAF),
+    status_transitions=Fields(paid_at=leaf),
     parent=Fields(subscription_details=Fields(subscription=_LINK)),
 )
-_PACKING: Final = Fields(divide_by=LEAF, round=LEAF)
+_PACKING: Final = Fields(divide_by=leaf, round=leaf)
 _PLAN: Final = Fields(
-    **dict.fromkeys(("amount", "amount_decimal", "currency", "billing_scheme"), LEAF),
-    **dict.fromkeys(("id", "nickname", "interval", "interval_count", "usage_type"), LEAF),
+    **dict.fromkeys(("amount", "amount_decimal", "currency", "billing_scheme"), leaf),
+    **dict.fromkeys(("id", "nickname", "interval", "interval_count", "usage_type"), leaf),
     transform_usage=_PACKING,
 )
 _PRICE: Final = Fields(
-    **dict.fromkeys(("unit_amount", "unit_amount_decimal", "currency", "billing_scheme", "tax_behavior"), LEAF),
-    **dict.fromkeys(("id", "nickname", "lookup_key"), LEAF),
-    recurring=Fields(interval=LEAF, interval_count=LEAF, usage_type=LEAF),
+    **dict.fromkeys(("unit_amount", "unit_amount_decimal", "currency", "billing_scheme", "tax_behavior"), leaf),
+    **dict.fromkeys(("id", "nickname", "lookup_key"), leaf),
+    recurring=Fields(interval=leaf, interval_count=leaf, usage_type=leaf),
     transform_quantity=_PACKING,
 )
-_ITEM: Final = Fields(price=_PRICE, plan=_PLAN, quantity=LEAF)
+_ITEM: Final = Fields(price=_PRICE, plan=_PLAN, quantity=leaf)
 _SUBSCRIPTION: Final = Fields(
-    **dict.fromkeys(("id", "object", "status", "currency", "quantity", "pause_collection"), LEAF),
+    **dict.fromkeys(("id", "object", "status", "currency", "quantity", "pause_collection"), leaf),
     **dict.fromkeys(("customer", "customer_account"), _LINK),
-    **dict.fromkeys(_SUBSCRIPTION_TEXTS, TEXT),
+    **dict.fromkeys(_SUBSCRIPTION_TEXTS, texts),
     plan=_PLAN,
-    items=Fields(data=Items(_ITEM, _ITEMS_MAX), has_more=LEAF),
+    items=Fields(data=Items(_ITEM, _ITEMS_MAX), has_more=leaf),
 )
 
 
