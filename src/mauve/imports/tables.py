@@ -15,7 +15,6 @@ from mauve.imports.files import lines_of
 from mauve.imports.items import SKIPPED, Bad, Item, Target, csv_items, event_from, flat_props
 from mauve.maintenance.errors import MaintenanceRefusedError
 
-TIMES: Final = ("iso", "utc", "s", "ms")
 FIELDS: Final = ("name", "user", "id", "at")
 _NUMBER: Final = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,9})?")
 _LITERAL: Final = "="

@@ -44,7 +44,6 @@ _CONTENT: Final = shortened(_SOURCE.read_text("utf-8")).encode()
 _DIGEST: Final = hashlib.sha256(_CONTENT).hexdigest()[:_HASH_CHARACTERS]
 _PATH: Final = re.compile(rf"/mauve(\.[0-9a-f]{{{_HASH_CHARACTERS}}})?\.js")
 
-PLAIN_PATH: Final = "/mauve.js"
 HASHED_PATH: Final = f"/mauve.{_DIGEST}.js"
 
 
