@@ -344,7 +344,7 @@ class TestBeforeTheFirstRead:
         ring.refresh()
         for ask in (
             lambda: ring.key_for(minted.reveal()),
-            lambda: ring.token_for(minted_token.token.reveal()),
+            lambda: ring.token_for(minted_token[0].reveal()),
             lambda: ring.project(a_project().public_id),
             lambda: ring.secret("proj_1/biller_a"),
         ):
