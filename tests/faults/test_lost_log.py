@@ -68,7 +68,7 @@ def test_events_count_after_the_log_was_lost_and_the_loss_is_reported(tmp_path, 
         send(service.url, key)
         send(service.ingest_url, key)
         assert eventually(lambda: counted(service, key) == 10)
-        shutil.copytree(data / "log", older)
+    shutil.copytree(data / "log", older)
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
         send(service.url, key)
         send(service.ingest_url, key)
