@@ -132,7 +132,7 @@ def test_a_loader_that_fails_differs_from_none(data, postgres):
             assert ("may be failing" in detail) == is_named, detail
         connection.execute(f"UPDATE ledger.load_lease SET holder = 'abc-box', expires_at = {expires}", [600_000])
         connection.commit()
-        assert "the machine abc-box loads" in diagnose(data)[1]["loader"]["detail"]
+        assert "the machine abc-box is loading" in diagnose(data)[1]["loader"]["detail"]
         connection.execute("UPDATE ledger.load_lease SET holder = NULL")
 
 

@@ -67,7 +67,12 @@ def copy_tables(clickhouse, source, target, traffic):
 
 def wait_for_more(traffic, batches):
     before = len(traffic.acked)
-    eventually(lambda: len(traffic.acked) >= before + batches)
+    assert eventually(lambda: len(traffic.acked) >= before + batches)
+
+
+def positions(data):
+    ((total,),) = ledger_rows(data, "SELECT coalesce(sum(number), 0) FROM load_positions")
+    return int(total)
 
 
 def batches_in(url, traffic):
@@ -88,6 +93,8 @@ def test_what_the_log_still_holds_is_neither_lost_nor_doubled_by_a_restore(serve
         with Traffic(service) as traffic:
             wait_for_more(traffic, 60)
             postgres.dump(old_database, tmp_path / "postgresql.dump")
+            loaded = positions(data)
+            assert eventually(lambda: positions(data) > loaded), "the warehouse becomes newer than the dump"
             wait_for_more(traffic, 20)
             copy_tables(clickhouse, old_warehouse, new_warehouse, traffic)
         until_loaded(service)
@@ -191,7 +198,7 @@ def test_new_streams_reuse_no_number_and_lose_nothing_unasked(servers, tmp_path)
         for name in ("a", "b", "c"):
             assert eventually(lambda name=name: send(service, key, name).status_code == 202)
         until_loaded(service)
-        assert "loads" in refusal(api, "--new-streams")
+        assert "is loading" in refusal(api, "--new-streams")
     with running(api, "--role", "api"):
         assert "stop every service" in refusal(data, "--new-streams")
     with running(data, "--workers", "1", "--role", "ingest") as service:
