@@ -28,7 +28,7 @@ from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import STREAM_SHIFT, first_seq
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 
 STREAMS = 4

@@ -27,7 +27,7 @@ from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 

@@ -29,12 +29,12 @@ from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.app import ServiceApp
 from mauve.server.core import ingest_and_loading
 from mauve.stores import StoreUnavailableError
+from mauve.stores.catalog.catalog import mark_original
 from mauve.stores.ledger.closed_days import SqlClosedDays
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.sql import database
-from mauve.stores.sql.restored_mark import mark_original
 from mauve.stores.warehouse import WarehouseReader
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from mauve.web.health import Drain

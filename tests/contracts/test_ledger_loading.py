@@ -19,8 +19,7 @@ from mauve.stores.ledger import (
     Turn,
     intent_from,
 )
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import SqlLeaseStore, SqlLoadLedger
 from mauve.stores.ledger.schema import load_lease
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.log import LogRecord

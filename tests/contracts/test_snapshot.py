@@ -8,8 +8,8 @@ import pytest
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.sql.copy import SqliteSnapshot
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.snapshot import SqliteSnapshot
 from support.ledger_entries import a_payment, everything_in
 
 ON_SQLITE = pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from mauve.config import settings_from
 from mauve.load.lease import TTL_S
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import SqlLeaseStore
 from mauve.stores.ledger.schema import load_lease
 from mauve.stores.sql.dialects import CONNECTIONS_MAX
 from mauve.wiring.databases import open_catalog_database, open_lease_database, open_ledger_database

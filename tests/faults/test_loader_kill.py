@@ -22,7 +22,7 @@ import json, os, signal, sys
 from prometheus_client import CollectorRegistry
 from mauve.config import settings_from
 from mauve.load.runner import LoadMetrics, LoadRunner
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.wiring.databases import open_load_ledger

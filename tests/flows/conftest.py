@@ -16,7 +16,7 @@ from mauve.control.dependencies import ControlParts
 from mauve.core.organization import Organization
 from mauve.core.user import Role, User
 from mauve.stores.warehouse import WarehouseReader
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from support.alerts import Machine, Recorder

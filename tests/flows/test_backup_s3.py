@@ -21,8 +21,7 @@ from mauve.config import settings_from
 from mauve.core.secret import Secret
 from mauve.maintenance.backup_schedule import BackupState
 from mauve.stores.backups import BackupStoreError
-from mauve.stores.backups.s3 import backup_store
-from mauve.stores.backups.s3.backup_store import PART_BYTES_MIN, Bucket, S3BackupStore
+from mauve.stores.backups.s3 import PART_BYTES_MIN, Bucket, S3BackupStore, backup_store
 from mauve.wiring.backups import save_backup_state
 from mauve.wiring.control import control_parts
 from support.s3 import BUCKET, CREDENTIALS, FailingProxy, S3Server, settings_for

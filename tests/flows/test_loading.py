@@ -24,8 +24,7 @@ from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
 from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import SqlLeaseStore, SqlLoadLedger
 from mauve.stores.ledger.schema import load_lease
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.log import LogRecord, Lost, Reach

@@ -13,7 +13,7 @@ import pytest
 
 from mauve.control import operator
 from mauve.core.credential import Scope
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.paths import ledger_path

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from itertools import count
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -18,7 +17,6 @@ from mauve.metrics.mrr_history import mrr_by_day
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger import subscriptions as subscription_book
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.schema import mrr_changes
 from mauve.stores.ledger.writer import SqlLedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -126,22 +124,6 @@ class TestPlantedBugs:
     def test_ranks_that_do_not_count(self, database, monkeypatch):
         monkeypatch.setattr(subscription_book, "_replaces", lambda new, current: new.at >= current.at)
         assert is_found(database)
-
-
-def totals_in(tx):
-    """Return what is stored, however it is split into halves."""
-    rows = tx.execute(sa.select(mrr_changes))
-    return {
-        tuple(row[:4]): (row.active, row.high * 2**32 + row.low) for row in rows if row.active or row.high or row.low
-    }
-
-
-def rebuild():
-    path = LEDGER.folder / "versions" / "0006_mrr_changes.py"
-    module = {}
-    exec(compile(path.read_text(), str(path), "exec"), module)
-    module["_SUMS_MAX"] = 5
-    module["upgrade"]()
 
 
 def test_a_version_from_before_the_calendar_counts_from_the_first_requested_day(database):

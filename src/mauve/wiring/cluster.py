@@ -8,8 +8,7 @@ from mauve.core.clock import Clock
 from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import SqlLeaseStore, SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, program_name
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.log import open_log_reader, stream_readers

@@ -18,8 +18,7 @@ from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.catalog.catalog import Catalog, Installation
 from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
-from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.recovery import keep_dead_letters
+from mauve.stores.ledger.loading import SqlLoadLedger, keep_dead_letters
 from mauve.stores.log import LogReader, LogWriter, StreamReader
 from mauve.stores.log.files.maintenance import SegmentLogMaintenance
 from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader

@@ -35,8 +35,8 @@ from mauve.stores.sql.copy import copy_tables, count_rows, forget_progress, has_
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
 from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
-from mauve.stores.warehouse.chdb.copy import copy_warehouse, count_warehouse
+from mauve.stores.warehouse.chdb import ChdbConnection
+from mauve.stores.warehouse.copy import copy_warehouse, count_warehouse
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.schema import begin_copy, create_database, end_copy
 from mauve.stores.warehouse.server.schema import check_server as check_clickhouse

@@ -19,20 +19,19 @@ from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerPlaces
-from mauve.stores.catalog.catalog import Catalog
+from mauve.stores.catalog.catalog import Catalog, mark_original
 from mauve.stores.imports import source_of
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.recovery import (
+from mauve.stores.ledger.loading import (
+    SqlLeaseStore,
+    SqlLoadLedger,
     raise_import_number,
     raise_outbox_head,
     skip_lost_records,
     unknown_imports,
 )
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.restored_mark import mark_original
-from mauve.stores.warehouse.server.backup import last_received_at, last_stored_numbers, recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress, address_from
+from mauve.stores.warehouse.server.warehouse import last_received_at, last_stored_numbers, recount_ids
 from mauve.wiring.bootstrap import prepare_databases, prepare_restored
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import processes_connected

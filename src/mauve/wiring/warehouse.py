@@ -14,12 +14,11 @@ from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import SqlLeaseStore, SqlLoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.sql.database import Database
 from mauve.stores.warehouse import WarehouseReader
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.server import address_from, open_for_loading, open_for_reading
 from mauve.stores.warehouse.server.warehouse import ServerWarehouse

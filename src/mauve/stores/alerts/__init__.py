@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 import sqlalchemy as sa
 
 from mauve.stores.alerts.outbox import Message, Messages, Part, Room, has_room, insert_messages, records
-from mauve.stores.catalog.minting import lock_organization
+from mauve.stores.catalog.credentials import lock_organization
 from mauve.stores.catalog.schema import alert_channels, alert_rules, alert_settings, alert_subscribers, apps
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 import sqlalchemy as sa
 
-from mauve.stores.catalog.minting import lock_organization
+from mauve.stores.catalog.credentials import lock_organization
 from mauve.stores.catalog.schema import alert_messages
 from mauve.stores.sql.database import Database
 

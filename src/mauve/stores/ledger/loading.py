@@ -1,28 +1,137 @@
 """The loader's side of the ledger, and unloaded events that were sent in one batch with payments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger import LOG_LOST, Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn, intent_from
-from mauve.stores.ledger.ingest_stats import add_ingest_stats
-from mauve.stores.ledger.load_lease import update_during
+from mauve.stores.ledger import (
+    LOG_LOST,
+    DeadLetter,
+    Intent,
+    LeaseLostError,
+    LoadStep,
+    StepOutdatedError,
+    Turn,
+    intent_from,
+)
 from mauve.stores.ledger.schema import (
     dead_letters,
     event_outbox,
     event_outbox_head,
     first_seen,
+    imports,
     load_lease,
     load_positions,
     usage,
 )
-from mauve.stores.ledger.usage import add_usage, record_first_seen
+from mauve.stores.ledger.usage import add_ingest_stats, add_usage, record_first_seen
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.dialects import now_ms, upsert
+
+
+def raise_outbox_head(database: Database, number: int) -> None:
+    """Continue numbering the ledger's stream after this record: the warehouse has rows up to it."""
+    with database.writing() as tx:
+        tx.execute(sa.update(event_outbox_head).where(event_outbox_head.c.number < number).values(number=number))
+
+
+def unknown_imports(database: Database, stored: Collection[tuple[str, int]]) -> list[tuple[str, int]]:
+    """Return the imports, by project and number, that are missing from the ledger."""
+    with database.reading() as tx:
+        known = {(project, number) for project, number in tx.execute(sa.select(imports.c.project, imports.c.number))}
+    return sorted(set(stored) - known)
+
+
+def raise_import_number(database: Database, number: int) -> None:
+    """Continue numbering imports after this one: the warehouse has rows up to it. PostgreSQL only."""
+    sequence = sa.func.pg_get_serial_sequence(imports.name, imports.c.number.name)
+    with database.writing() as tx:
+        tx.execute(sa.select(sa.func.setval(sequence, sa.func.greatest(sa.func.nextval(sequence), number))))
+
+
+def skip_lost_records(database: Database, last_numbers: Mapping[int, int]) -> None:
+    """Mark every record of these lost streams as loaded, up to the given number.
+
+    A stream may be missing from an older ledger. An unfinished range keeps its other streams.
+    """
+    with database.writing() as tx:
+        name = tx.execute(sa.select(load_lease.c.intent).with_for_update()).scalar_one()
+        if name is not None:
+            intent = intent_from(name).without(last_numbers)
+            tx.execute(sa.update(load_lease).values(intent=intent.name or None))
+        for stream, number in sorted(last_numbers.items()):
+            first = upsert(tx.dialect.name, load_positions).values(stream=stream, number=number)
+            tx.execute(first.on_conflict_do_nothing(index_elements=[load_positions.c.stream]))
+            is_before = (load_positions.c.stream == stream) & (load_positions.c.number < number)
+            tx.execute(sa.update(load_positions).where(is_before).values(number=number))
+
+
+def keep_dead_letters(database: Database, letters: Sequence[DeadLetter]) -> None:
+    """Record losses outside of a load step, until an operator deletes them."""
+    with database.writing() as tx:
+        tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in letters])
+
+
+class Lease(NamedTuple):
+    holder: str
+    left_s: float  # until it expires, unless it is renewed
+
+
+class SqlLeaseStore:
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(self, holder: str, ttl_s: float) -> Turn | None:
+        with self._database.writing() as tx:
+            taken = tx.execute(_acquisition(tx.dialect.name), {"by": holder, "ttl_ms": int(ttl_s * 1000)})
+            return Turn(holder, tx.execute(sa.select(load_lease.c.epoch)).scalar_one()) if taken.rowcount else None
+
+    def renew(self, turn: Turn, ttl_s: float) -> bool:
+        with self._database.writing() as tx:
+            expires_at = now_ms(tx.dialect.name) + int(ttl_s * 1000)
+            return tx.execute(update_during(turn).values(expires_at=expires_at)).rowcount == 1
+
+    def release(self, turn: Turn) -> None:
+        with self._database.writing() as tx:
+            tx.execute(update_during(turn).values(holder=None))
+
+    def current(self) -> Lease | None:
+        """Return the current lease, for operators; None if it is free or has expired."""
+        with self._database.reading() as tx:
+            left_ms = load_lease.c.expires_at - now_ms(tx.dialect.name)
+            holder, left = tx.execute(sa.select(load_lease.c.holder, left_ms)).one()
+        return Lease(holder, left / 1000) if holder is not None and left > 0 else None
+
+    def renewed_s_ago(self, ttl_s: float) -> float:
+        """Return how long ago the last turn began or was renewed, even if it has ended, for operators."""
+        with self._database.reading() as tx:
+            left_ms: int = tx.execute(sa.select(load_lease.c.expires_at - now_ms(tx.dialect.name))).scalar_one()
+        return ttl_s - left_ms / 1000
+
+
+def _ttl_ms() -> sa.BindParameter[int]:
+    return sa.bindparam("ttl_ms", type_=sa.BigInteger)
+
+
+@cache
+def _acquisition(dialect_name: str) -> sa.Update:
+    now = now_ms(dialect_name)
+    # If a lease ends later than one granted now, the database's clock was set back.
+    has_expired = ~load_lease.c.expires_at.between(now + 1, now + _ttl_ms())
+    holder = sa.bindparam("by", type_=sa.Text)
+    is_free = sa.or_(load_lease.c.holder.is_(None), load_lease.c.holder == holder, has_expired)
+    turn = {"holder": holder, "epoch": load_lease.c.epoch + 1, "expires_at": now + _ttl_ms()}
+    return sa.update(load_lease).where(is_free).values(turn)
+
+
+def update_during(turn: Turn) -> sa.Update:
+    """Return an update of the lease that changes no row unless this is the current turn."""
+    return sa.update(load_lease).where(load_lease.c.epoch == turn.epoch, load_lease.c.holder == turn.holder)
+
 
 _MEASURED_RECORDS_MAX: Final = 10_000
 

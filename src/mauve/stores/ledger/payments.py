@@ -15,8 +15,22 @@ from mauve.core.times import DAY_MS
 from mauve.stores import StoreUnavailableError
 from mauve.stores.imports import SOURCE_PREFIX
 from mauve.stores.ledger import CLIENT, Outcome, Payment
-from mauve.stores.ledger.schema import day_totals, payments
+from mauve.stores.ledger.schema import day_totals, money_revisions, payments
 from mauve.stores.sql.dialects import upsert
+
+
+def raise_revisions(tx: sa.Connection, projects: Collection[str]) -> None:
+    """Increment the revisions. Call this last in a transaction, so that transactions cannot deadlock on these rows."""
+    if projects:
+        tx.execute(_raise(tx.dialect.name), [{"project": project, "revision": 1} for project in sorted(projects)])
+
+
+@cache
+def _raise(dialect_name: str) -> sa.Insert:
+    insert = upsert(dialect_name, money_revisions)
+    raised = {"revision": money_revisions.c.revision + insert.excluded.revision}
+    return insert.on_conflict_do_update(index_elements=[money_revisions.c.project], set_=raised)
+
 
 _KEYS_PER_QUERY: Final = 400
 _PAIRS_PER_QUERY: Final = 1_000

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.ledger import ReceivedPayment
-from mauve.stores.ledger.mrr_history import changes_in, changes_until_now, totals_of
+from mauve.stores.ledger.mrr import changes_in, changes_until_now, totals_of
 from mauve.stores.ledger.schema import day_totals, money_revisions, payments
 from mauve.stores.sql.database import Database
 

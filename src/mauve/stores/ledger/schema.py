@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.stores.sql.column_types import AnyText, WholeNumber
+from mauve.stores.sql.dialects import AnyText, WholeNumber
 
 metadata: Final = sa.MetaData()
 

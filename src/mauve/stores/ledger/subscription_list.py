@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger.mrr_history import totals_of
+from mauve.stores.ledger.mrr import totals_of
 from mauve.stores.ledger.schema import subscriptions
 from mauve.stores.ledger.subscriptions import key_of
-from mauve.stores.sql.column_types import AnyText
 from mauve.stores.sql.database import Database
+from mauve.stores.sql.dialects import AnyText
 
 ID_CHARACTERS_SHOWN: Final = 256
 CUSTOMER_SUBSCRIPTIONS_MAX: Final = 500  # found by the customer, the latest ones

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
 from mauve.stores.ledger import SubscriptionVersion
-from mauve.stores.ledger.mrr_changes import add_changes, inserted_versions
+from mauve.stores.ledger.mrr import add_changes, inserted_versions
 from mauve.stores.ledger.payments import key_batches
 from mauve.stores.ledger.schema import subscription_versions, subscriptions
 from mauve.stores.sql.dialects import upsert

@@ -12,9 +12,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery
 from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
 from mauve.stores.ledger.deliveries import add_tallies, record_deliveries
-from mauve.stores.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.ledger.loading import append_events
-from mauve.stores.ledger.money_revisions import raise_revisions
 from mauve.stores.ledger.payments import (
     Claim,
     PaymentChangedError,
@@ -23,11 +21,12 @@ from mauve.stores.ledger.payments import (
     insert_payments,
     move_day_totals,
     outcome_of,
+    raise_revisions,
     recorded_payments,
     take_over,
 )
 from mauve.stores.ledger.subscriptions import record_versions
-from mauve.stores.ledger.usage import add_usage, record_first_seen
+from mauve.stores.ledger.usage import add_ingest_stats, add_usage, record_first_seen
 from mauve.stores.sql.database import Database
 
 _ATTEMPTS_MAX: Final = 5

@@ -1,11 +1,12 @@
 """The differences between SQL engines, and the SQLite implementation."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -14,8 +15,47 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError
 
-if TYPE_CHECKING:
-    pass
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+def escaped(text: str) -> str:
+    r"""Return the text without U+0000, which PostgreSQL rejects: NUL as `\0`, a backslash as `\\`."""
+    if "\\" not in text and "\0" not in text:
+        return text
+    return text.replace("\\", "\\\\").replace("\0", "\\0")
+
+
+def unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else match[1], text)
+
+
+class AnyText(sa.TypeDecorator[str]):
+    """Text that may contain NUL. Equal texts have equal stored forms."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else escaped(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else unescaped(value)
+
+
+class WholeNumber(sa.TypeDecorator[int]):
+    """An integer of any size, as decimal text: 64 bits are too few for sums of money."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> int | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else int(value)
+
 
 CONNECTIONS_MAX: Final = 16  # of one pool
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and must be answered within 20 s
@@ -218,6 +258,25 @@ def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert
     Building one takes longer than running it: cache it by dialect.
     """
     return sqlite.insert(table) if dialect_name == "sqlite" else postgresql.insert(table)
+
+
+@cache
+def upsert_replacing(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert that replaces an existing row with the same primary key."""
+    insert = upsert(dialect_name, table)
+    changes = {column.key: insert.excluded[column.key] for column in table.columns if not column.primary_key}
+    key = list(table.primary_key.columns)
+    if not changes:
+        return insert.on_conflict_do_nothing(index_elements=key)
+    return insert.on_conflict_do_update(index_elements=key, set_=changes)
+
+
+@cache
+def upsert_adding(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert that adds to the numbers of an existing row with the same primary key."""
+    insert = upsert(dialect_name, table)
+    sums = {column.key: column + insert.excluded[column.key] for column in table.columns if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=sums)
 
 
 @cache

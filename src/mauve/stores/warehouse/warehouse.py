@@ -12,12 +12,45 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
-from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse.chdb import Connection
 from mauve.stores.warehouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
-from mauve.stores.warehouse.event_days import repair_event_days
-from mauve.stores.warehouse.schema import STAGING, TABLES
-from mauve.stores.warehouse.seen_ids import FILTER_BYTES_MAX, SeenIds
-from mauve.stores.warehouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
+from mauve.stores.warehouse.schema import ADD_EVENT_DAYS, STAGING, TABLES
+from mauve.stores.warehouse.seen_ids import FILTER_BYTES_MAX, NO_IDS, SeenIds, received_ids, same_ids, staged_ids
+
+_DROP: Final = "ALTER TABLE events DROP PROJECTION event_days SETTINGS mutations_sync = 1"
+_REBUILD: Final = "ALTER TABLE events MATERIALIZE PROJECTION event_days"
+_BROKEN: Final = """
+SELECT count() FROM system.projection_parts
+WHERE database = currentDatabase() AND table = 'events' AND is_broken AND active
+"""
+_SUM: Final = "SELECT sum(counted) FROM events"
+_FROM_ROWS: Final = f"{_SUM} SETTINGS optimize_use_projections = 0"
+
+log = structlog.get_logger()
+
+
+def repair_event_days(connection: Connection) -> None:
+    """Rebuild missing sums in the background; drop damaged ones first."""
+    if not _can_read(connection, _SUM):  # This reads all of them, and every block has a checksum.
+        if not _can_read(connection, _FROM_ROWS):
+            log.error("events_unreadable", advice="a part of the warehouse is damaged: restore it from a backup")
+            return  # New events can still be loaded.
+        log.warning("event_sums_damaged", advice="they are rebuilt from the events")
+        connection.run(_DROP)
+        connection.run(ADD_EVENT_DAYS)
+        connection.run(_REBUILD)
+    elif connection.rows(_BROKEN) != [(0,)]:
+        log.info("event_sums_missing", advice="they are rebuilt from the events")
+        connection.run(_REBUILD)
+
+
+def _can_read(connection: Connection, sql: str) -> bool:
+    try:
+        connection.rows(sql)
+    except (RowsRefusedError, WarehouseUnavailableError):
+        return False
+    return True
+
 
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
-from mauve.stores.warehouse.chdb.connection import BAD_ROW_CODES, integers_from, rows_from
+from mauve.stores.warehouse.chdb import BAD_ROW_CODES, integers_from, rows_from
 from mauve.stores.warehouse.schema import SERVER, Layout, clustered
 
 if TYPE_CHECKING:
