@@ -17,7 +17,7 @@ from mauve.metrics.mrr_history import mrr_by_day
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger import subscriptions as subscription_book
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, mrr_of
@@ -67,7 +67,7 @@ def old_database(tmp_path_factory):
 
 
 def check(database, groups, window, today):
-    writer, reader, project = SqlLedgerWriter(database), LedgerReader(database), f"proj_{next(numbers)}"
+    writer, reader, project = LedgerWriter(database), LedgerReader(database), f"proj_{next(numbers)}"
     recorded = []
     for group in groups:
         own = [
@@ -136,7 +136,7 @@ def test_a_window_in_the_future_is_empty(database):
 
 
 def test_the_longest_window_has_rows_from_the_first_version_on_and_is_read_lazily(database):
-    writer, reader = SqlLedgerWriter(database), LedgerReader(database)
+    writer, reader = LedgerWriter(database), LedgerReader(database)
     writer.record([Entry(subscriptions=[a_version(BASE_US, project="proj_all", mrr=5)])])
     window = Window(date.min, date.max)
     rows = mrr_by_day(reader.mrr_changes(["proj_all"], window), window)

@@ -42,7 +42,7 @@ from mauve.stores.warehouse.server.schema import begin_copy, create_database, en
 from mauve.stores.warehouse.server.schema import check_server as check_clickhouse
 from mauve.stores.warehouse.server.schema import migrate as migrate_clickhouse
 from mauve.stores.warehouse.server.server import address_from, open_for_maintenance, open_for_reading
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.bootstrap import check_server, prepare_databases
 from mauve.wiring.clickhouse import holds_rows, is_on_server, note_server
 from mauve.wiring.databases import (
@@ -255,8 +255,8 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
     with (
         closing(ChdbConnection(path)) as source,
         closing(open_for_maintenance(address)) as target,
-        closing(ClickHouseWarehouseReader(lambda: ChdbConnection(path))) as before,
-        closing(ClickHouseWarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
+        closing(WarehouseReader(lambda: ChdbConnection(path))) as before,
+        closing(WarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
     ):
         for statement in TABLES:  # It may never have been opened.
             source.run(statement)

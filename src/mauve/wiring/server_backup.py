@@ -22,8 +22,8 @@ from mauve.maintenance.server_backup import ServerPlaces
 from mauve.stores.catalog.catalog import Catalog, mark_original
 from mauve.stores.imports import source_of
 from mauve.stores.ledger.loading import (
-    SqlLeaseStore,
-    SqlLoadLedger,
+    LeaseStore,
+    LoadLedger,
     raise_import_number,
     raise_outbox_head,
     skip_lost_records,
@@ -108,8 +108,8 @@ def reconcile(
     prepare_restored(settings)
     undone = _undo_unknown_imports(settings, address)
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
-        given_up = settle_lost_records(SqlLoadLedger(database), log, address, gives_up=without_lost)
-        oldest_us = oldest_waiting_at(SqlLoadLedger(database), stream_readers(settings, log))
+        given_up = settle_lost_records(LoadLedger(database), log, address, gives_up=without_lost)
+        oldest_us = oldest_waiting_at(LoadLedger(database), stream_readers(settings, log))
         since_ms = None if oldest_us is None else oldest_us // 1000
         if since_ms is not None:
             recount_ids(address, since_ms - _CLOCK_DIFFERENCE_MS_MAX)
@@ -123,7 +123,7 @@ def _refuse_while_served(settings: Settings) -> None:
     """Refuse while a process is connected. A lease in the dump expires unless its loader is running."""
     gives_up_at = time.monotonic() + _TURN_S_MAX
     with closing(open_ledger_database(settings)) as database:
-        while (turn := SqlLeaseStore(database).current()) is not None:
+        while (turn := LeaseStore(database).current()) is not None:
             if time.monotonic() > gives_up_at:
                 raise MaintenanceRefusedError(
                     f"the machine {turn.holder} is loading: stop every service, and run this again"

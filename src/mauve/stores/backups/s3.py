@@ -1,4 +1,7 @@
-"""Backups as objects of a bucket, written by multipart upload: an object appears when its upload is completed."""
+"""Backups as objects of a bucket of Amazon S3, or of any store with the same interface.
+
+They are written by multipart upload: an object appears when its upload is completed.
+"""
 
 import base64
 import hashlib

@@ -8,7 +8,8 @@ from heapq import heappop, heapreplace
 from typing import Final, NamedTuple
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
-from mauve.stores.ledger import Entry, LedgerWriter, Outcome
+from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.ledger.writer import LedgerWriter
 
 
 class QueuedEntry(NamedTuple):

@@ -29,7 +29,7 @@ from mauve.stores.ledger.schema import (
 )
 from mauve.stores.ledger.usage import add_ingest_stats, add_usage, record_first_seen
 from mauve.stores.log import LogRecord
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, SqlStore
 from mauve.stores.sql.dialects import now_ms, upsert
 
 
@@ -81,21 +81,30 @@ class Lease(NamedTuple):
     left_s: float  # until it expires, unless it is renewed
 
 
-class SqlLeaseStore:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class LeaseStore(SqlStore):
+    """The loader lease: held by one loader at a time, until it expires by the ledger's own clock.
+
+    - Every turn has a higher epoch than all previous ones. `intend` and `finish` refuse any turn but the current one.
+    - An expired lease belongs to its holder until another loader acquires it.
+    """
 
     def acquire(self, holder: str, ttl_s: float) -> Turn | None:
+        """Begin a turn and return it, or None if another holder has the lease.
+
+        A restarted holder reacquires its own lease immediately.
+        """
         with self._database.writing() as tx:
             taken = tx.execute(_acquisition(tx.dialect.name), {"by": holder, "ttl_ms": int(ttl_s * 1000)})
             return Turn(holder, tx.execute(sa.select(load_lease.c.epoch)).scalar_one()) if taken.rowcount else None
 
     def renew(self, turn: Turn, ttl_s: float) -> bool:
+        """Extend the turn by `ttl_s`; return False if it is over."""
         with self._database.writing() as tx:
             expires_at = now_ms(tx.dialect.name) + int(ttl_s * 1000)
             return tx.execute(update_during(turn).values(expires_at=expires_at)).rowcount == 1
 
     def release(self, turn: Turn) -> None:
+        """End the turn, so that another loader can start immediately; do nothing if another turn has begun."""
         with self._database.writing() as tx:
             tx.execute(update_during(turn).values(holder=None))
 
@@ -136,9 +145,8 @@ def update_during(turn: Turn) -> sa.Update:
 _MEASURED_RECORDS_MAX: Final = 10_000
 
 
-class SqlLoadLedger:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class LoadLedger(SqlStore):
+    """The loader's state, and the events that were sent with payments."""
 
     def positions(self) -> dict[int, int]:
         with self._database.reading() as tx:
@@ -146,6 +154,11 @@ class SqlLoadLedger:
             return dict(rows.all())
 
     def intend(self, intent: Intent, turn: Turn | None) -> None:
+        """Record the range that is about to be committed to the warehouse, replacing any other.
+
+        Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError` and change
+        nothing unless the positions are those before the range.
+        """
         with self._database.writing() as tx:
             _set_intent(tx, intent.name, turn)
             # The last step may have been committed even though its answer was lost.
@@ -155,11 +168,18 @@ class SqlLoadLedger:
                     raise _outdated(stream, before)
 
     def intent(self) -> Intent | None:
+        """Return the unfinished range, which may be partly or fully stored in the warehouse."""
         with self._database.reading() as tx:
             name = tx.execute(sa.select(load_lease.c.intent)).scalar_one()
         return None if name is None else intent_from(name)
 
     def finish(self, step: LoadStep) -> None:
+        """Commit the step in one transaction: advance positions, add counts, keep the earliest first events.
+
+        Clear the intent. Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError`
+        and change nothing unless the positions are still those before the step, so that a step finished twice is
+        committed once.
+        """
         with self._database.writing() as tx:
             _set_intent(tx, None, step.turn)
             _move_positions(tx, step)
@@ -171,10 +191,12 @@ class SqlLoadLedger:
                 tx.execute(sa.insert(dead_letters), [asdict(letter) for letter in step.dead_letters])
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
+        """Return the event records of mixed batches numbered above `after`, in order."""
         with self._database.reading() as tx:
             return _read_events(tx, after, bytes_max)
 
     def last_event_number(self) -> int:
+        """Return the number of the last such record, even if it was trimmed."""
         with self._database.reading() as tx:
             return int(tx.execute(sa.select(event_outbox_head.c.number)).scalar_one())
 
@@ -183,22 +205,26 @@ class SqlLoadLedger:
             tx.execute(sa.delete(event_outbox).where(event_outbox.c.number <= through))
 
     def waiting_bytes(self, after: int) -> int:
+        """Return the size of the event records numbered above `after`, up to a maximum number of records."""
         waiting = sa.select(event_outbox.c.record).where(event_outbox.c.number > after).limit(_MEASURED_RECORDS_MAX)
         size = sa.func.coalesce(sa.func.sum(sa.func.length(waiting.subquery().c.record)), 0)
         with self._database.reading() as tx:
             return int(tx.execute(sa.select(size)).scalar_one())
 
     def usage(self, period: str) -> dict[str, int]:
+        """Return the events counted for each organization in a billing period, such as `2026-11`."""
         with self._database.reading() as tx:
             rows = tx.execute(sa.select(usage.c.org_id, usage.c.events).where(usage.c.period == period))
             return dict(rows.all())
 
     def first_seen(self) -> dict[str, int]:
+        """Return the projects whose first event is not in the catalog yet, with its time."""
         with self._database.reading() as tx:
             rows = tx.execute(sa.select(first_seen.c.project, first_seen.c.at).where(first_seen.c.noted.is_(False)))
             return dict(rows.all())
 
     def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
+        """Record that the catalog has these times; only an earlier one is reported again."""
         if not seen:
             return
         is_this = (first_seen.c.project == sa.bindparam("of_project")) & (first_seen.c.at == sa.bindparam("of_at"))
@@ -211,6 +237,7 @@ class SqlLoadLedger:
             return tx.execute(sa.select(sa.func.count()).select_from(dead_letters)).scalar_one()
 
     def log_losses(self) -> list[tuple[int, int]]:
+        """Return the streams in the dead letters whose files were lost, and when that was detected."""
         letters = dead_letters.c
         found = sa.select(letters.stream, letters.at).where(letters.reason == LOG_LOST).order_by(letters.sequence)
         with self._database.reading() as tx:

@@ -1,9 +1,12 @@
-"""Read MRR by day from its changes, within the caller's transaction."""
+"""MRR by day, stored as changes and read from them. Everything runs within the caller's transaction.
+
+Changes are stored for single days and summed for blocks of days: the level at the end of any day is the sum of a few
+rows, and a version dated years ago changes as many rows as one dated today.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from functools import cache
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -13,7 +16,7 @@ import sqlalchemy as sa
 from mauve.core.subscriptions import InsertedVersion, MrrChange, MrrContribution, day_number_of, day_of
 from mauve.core.window import Window
 from mauve.stores.ledger.schema import mrr_changes, subscription_versions
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.dialects import upsert_adding
 
 DAY: Final = 1
 SPANS: Final = (DAY, 128, 128 * 128)
@@ -33,30 +36,13 @@ def add_changes(tx: sa.Connection, changes: Iterable[MrrChange]) -> None:
             total = sums[project, span, day // span, currency]
             total[0] += active
             total[1] += mrr
-    rows = [_row_from(key, *total) for key, total in sorted(sums.items()) if total != [0, 0]]
+    rows = [
+        dict(zip(mrr_changes.c.keys(), (*key, active, *divmod(mrr, HALF)), strict=True))
+        for key, (active, mrr) in sorted(sums.items())
+        if active or mrr
+    ]
     if rows:
-        tx.execute(_add(tx.dialect.name), rows)
-
-
-def _row_from(key: _LevelKey, active: int, mrr: int) -> dict[str, Any]:
-    project, span, block, currency = key
-    high, low = divmod(mrr, HALF)
-    return {
-        "project": project,
-        "span": span,
-        "block": block,
-        "currency": currency,
-        "active": active,
-        "high": high,
-        "low": low,
-    }
-
-
-@cache
-def _add(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, mrr_changes)
-    sums = {name: mrr_changes.c[name] + insert.excluded[name] for name in ("active", "high", "low")}
-    return insert.on_conflict_do_update(index_elements=list(mrr_changes.primary_key.columns), set_=sums)
+        tx.execute(upsert_adding(tx.dialect.name, mrr_changes), rows)
 
 
 _version: Final = subscription_versions.alias("version")

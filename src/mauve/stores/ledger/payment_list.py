@@ -11,7 +11,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window, midnight_ms
 from mauve.stores.ledger import CLIENT
 from mauve.stores.ledger.schema import payments
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,8 @@ class _Delivered(msgspec.Struct):
 _DELIVERED: Final = msgspec.json.Decoder(_Delivered)
 
 
-class PaymentReader:
+class PaymentReader(SqlStore):
     """The list is ordered by time of occurrence, latest first, then by id. Pages contain every payment once."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def page(
         self, project: str, chosen: PaymentFilter, after: PaymentPosition | None, limit: int

@@ -10,19 +10,16 @@ from mauve.core.window import Window
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.ledger.mrr import changes_in, changes_until_now, totals_of
 from mauve.stores.ledger.schema import day_totals, money_revisions, payments
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
 
 _ROWS_AT_ONCE: Final = 1_000
 
 
-class LedgerReader:
+class LedgerReader(SqlStore):
     """The query plane's reader. Amounts are exact.
 
     Generators read in one transaction as they are consumed; closing one early ends the transaction.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def ping(self) -> None:
         """Return if the ledger is readable, else raise."""

@@ -1,4 +1,4 @@
-"""The ledger's counts: usage, and the first event of each project.
+"""The ledger's counts: usage, ingest stats, and the first event of each project.
 
 Writes run within the caller's transaction, in sorted order so that PostgreSQL transactions cannot deadlock.
 """
@@ -16,11 +16,11 @@ from mauve.core.window import Window, month_starts_between, period_of
 from mauve.stores.ingest_stats import DAYS_KEPT, KEY_USED, IngestCount, IngestStats
 from mauve.stores.ledger.schema import arrivals, event_outbox, event_outbox_head, first_seen, load_positions, usage
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert, upsert_counts
+from mauve.stores.sql.database import SqlStore
+from mauve.stores.sql.dialects import upsert, upsert_adding, upsert_counts
 from mauve.stores.usage import CountedUsage, PendingEvents
 
-_KEY: Final = f"{KEY_USED}:"
+_KEY: Final = f"{KEY_USED}:"  # Ingest stats are in the table `arrivals`.
 _IS_KEY_USE: Final = arrivals.c.word.startswith(_KEY, autoescape=True)
 
 
@@ -39,10 +39,7 @@ def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
     tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
 
 
-class IngestStatsReader:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class IngestStatsReader(SqlStore):
     def counts(self, project: str, window: Window) -> list[IngestCount]:
         """Return the count and last time of each label in these days, by label, without key uses."""
         query = (
@@ -76,16 +73,13 @@ _ORGANIZATIONS_AT_ONCE: Final = 500
 _ROWS_AT_ONCE: Final = 256
 
 
-class UsageReader:
+class UsageReader(SqlStore):
     """Reads usage.
 
     - `counted` reads in one transaction: an event is either in `events` or after `positions`, never both.
     - `mixed` holds the given organizations' records after the position and above `mixed_after`. Continuing from
       `mixed_through` misses none.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def events(self, org_period: OrgPeriod) -> int:
         with self._database.reading() as tx:
@@ -135,7 +129,7 @@ def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, st
         for (org_id, period), events in sorted(events_by_org_and_period.items())
     ]
     if rows:
-        tx.execute(_add(tx.dialect.name), rows)
+        tx.execute(upsert_adding(tx.dialect.name, usage), rows)
 
 
 def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
@@ -146,13 +140,6 @@ def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -
     rows = [{"project": project, "at": at, "noted": False} for project, at in sorted(moment_by_project.items())]
     if rows:
         tx.execute(_keep_earlier(tx.dialect.name), rows)
-
-
-@cache
-def _add(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, usage)
-    sums = {"events": usage.c.events + insert.excluded.events}
-    return insert.on_conflict_do_update(index_elements=[usage.c.org_id, usage.c.period], set_=sums)
 
 
 @cache

@@ -17,6 +17,7 @@ from mauve.stores.ledger.payments import (
     Claim,
     PaymentChangedError,
     PaymentKey,
+    day_increases,
     insert_one_by_one,
     insert_payments,
     move_day_totals,
@@ -27,7 +28,7 @@ from mauve.stores.ledger.payments import (
 )
 from mauve.stores.ledger.subscriptions import record_versions
 from mauve.stores.ledger.usage import add_ingest_stats, add_usage, record_first_seen
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
 
 _ATTEMPTS_MAX: Final = 5
 _RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
@@ -37,9 +38,26 @@ _Claims = dict[PaymentKey, Claim]
 _Store = Callable[[sa.Connection, _Payments, _Claims], _Payments]
 
 
-class SqlLedgerWriter:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class LedgerWriter(SqlStore):
+    """Ingest's writer of money.
+
+    - `record` applies all entries in one transaction, durable when it returns. Outcomes are in the order of the
+      payments, one list per entry.
+    - The first payment with an id is kept permanently. A later one is a duplicate if its digest is equal and its
+      claimed time is equal or missing on either side; otherwise it is a conflict, even within one entry. Billers
+      report a payment with varying times, so the claimed time of theirs is ignored.
+    - A part of a payment is accepted only in the entry in which that payment is accepted; otherwise it is a conflict,
+      unless it is already recorded.
+    - An accepted payment is added to its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
+      one event of its organization in the billing period of `received_at` if a client sent it, and marks its project
+      as seen, in the same transaction.
+    - A subscription version is appended. The current row is the version with the highest `at`, then the highest rank,
+      then, without ranks, the last recorded. A version with a rank is recorded once: a second one with the same `at`
+      and rank is a repeat.
+    - The history of MRR is always exact: a version of any date changes it in the same transaction.
+    - Deliveries and tallies are recorded as in `ledger.deliveries`, ingest stats as in `ledger.ingest_stats`. A
+      delivery with payments in conflict is recorded as a conflict, with the rows that were accepted.
+    """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
         store: _Store = _store_at_once
@@ -52,9 +70,6 @@ class SqlLedgerWriter:
             store = _store_one_by_one
         return self._record(entries, store)
 
-    def close(self) -> None:
-        self._database.close()
-
     def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
         keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
         with self._database.writing() as tx:
@@ -64,7 +79,7 @@ class SqlLedgerWriter:
             # Before the totals: undoing an import locks its payments first.
             take_over(tx, _imported_before(entries, outcomes, recorded), recorded)
             if accepted:
-                move_day_totals(tx, accepted.values())
+                move_day_totals(tx, day_increases(accepted.values()))
                 add_usage(tx, _usage_of(accepted.values()))
                 record_first_seen(tx, _first_moments(accepted.values()))
             versions = [version for entry in entries for version in entry.subscriptions]

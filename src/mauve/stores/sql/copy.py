@@ -1,4 +1,7 @@
-"""Copy all rows of a database into another, in small transactions, so that a later run can resume."""
+"""Copy a database: a snapshot of a SQLite file, or all rows into another database.
+
+Rows are copied in small transactions, so that a later run can resume.
+"""
 
 import json
 import sqlite3
@@ -12,7 +15,7 @@ import sqlalchemy as sa
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.dialects import upsert_replacing
 
 _PAGES_AT_ONCE: Final = 4096
 _BUSY_TIMEOUT_S: Final = 30.0
@@ -107,18 +110,9 @@ def _copy_some(source: Database, target: Database, table: sa.Table) -> int:
             rows = [_by_key(table, row) for row in reading.execute(query)]
         if rows:
             # A row may already exist: migrations insert some, and an earlier run may have died after its commit.
-            insert = upsert(tx.dialect.name, table)
-            others = {column.key: insert.excluded[column.key] for column in table.columns if not column.primary_key}
-            tx.execute(
-                insert.on_conflict_do_update(index_elements=key, set_=others)
-                if others
-                else insert.on_conflict_do_nothing(index_elements=key),
-                rows,
-            )
+            tx.execute(upsert_replacing(tx.dialect.name, table), rows)
             last = _encoded([rows[-1][column.key] for column in key])
-            note = upsert(tx.dialect.name, _progress).values(name=table.name, after=last)
-            moved = {"after": note.excluded.after}
-            tx.execute(note.on_conflict_do_update(index_elements=[_progress.c.name], set_=moved))
+            tx.execute(upsert_replacing(tx.dialect.name, _progress), {"name": table.name, "after": last})
     return len(rows)
 
 

@@ -216,7 +216,7 @@ class SqlStore:
 
     def _records(self, query: sa.Executable, kind: type[Record]) -> list[Record]:
         with self._database.reading() as tx:
-            return [record_from(row, kind) for row in tx.execute(query)]
+            return records_from(tx, query, kind)
 
     def _first(self, query: sa.Executable, kind: type[Record]) -> Record | None:
         return next(iter(self._records(query, kind)), None)
@@ -236,3 +236,7 @@ def record_from(row: sa.Row[Any], kind: type[Record], **others: object) -> Recor
     """Return a row as a class whose fields have the names of columns, or are among the others."""
     values = {name: getattr(row, name) for name in kind.__annotations__ if name not in others}
     return msgspec.convert(values | others, kind)
+
+
+def records_from(tx: sa.Connection, query: sa.Executable, kind: type[Record]) -> list[Record]:
+    return [record_from(row, kind) for row in tx.execute(query)]

@@ -5,16 +5,12 @@ loaded twice from another event with the same content.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
-from datetime import date
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
-from mauve.core.events import Activity
-from mauve.core.window import Window
-from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX
 
 ITEMS_PER_RECORD_MAX: Final = 1024
@@ -113,70 +109,6 @@ class SameId(NamedTuple):
     counted_at: list[int]  # received_at of each
 
 
-class WarehouseWriter(Protocol):
-    """The loader's writer: stage, decide what counts, commit.
-
-    - When `commit` returns, the staged rows are durable: they survive a power cut.
-    - A failed `commit` may have stored some of the rows: call `stored_after` before loading them again.
-    - Rows that do not count are stored, but not included in any count or sketch.
-    - If the staged rows are lost, `commit` fails and stores nothing.
-    """
-
-    def stage(self, rows: EventRows) -> list[SameId]:
-        """Stage the rows, replacing any staged earlier.
-
-        Return the ids that were already counted, and those shared by several rows.
-        """
-        ...
-
-    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
-        """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches.
-
-        A server stores the rows of one range name only once, even if two loaders commit it concurrently.
-        """
-        ...
-
-    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
-        """Return the rows of all records after the given ones, by stream: seq → whether the row counts.
-
-        Omit those received before a given time; without one, the whole table is scanned.
-        """
-        ...
-
-    def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
-        """Make `stage` find the ids of rows that count: the commit that stored them may have failed."""
-        ...
-
-    def forget_ids(self) -> None:
-        """Make `stage` find the ids that another loader has counted: cached ids may be outdated."""
-        ...
-
-    def expire_ids(self, loaded_through_ms: int) -> None:
-        """Expire ids that no event received after this time can repeat within the window.
-
-        Every event received earlier must be loaded, because a waiting event may repeat an id from days ago.
-        """
-        ...
-
-    def ping(self) -> None: ...
-
-
-class WarehouseSummary(Protocol):
-    """Summarizes days when they close."""
-
-    def first_day(self) -> date | None:
-        """Return the earliest day with any activity."""
-        ...
-
-    def users_of_days(self, window: Window) -> list[DayUsers]:
-        """Return the users of every project on every day of the window that has any."""
-        ...
-
-    def merge_week(self, week: Window) -> None:
-        """Merge the sketches of a week into an additional one, durably. Safe to repeat."""
-        ...
-
-
 class StoredEvent(NamedTuple):
     """An event in the list of latest arrivals."""
 
@@ -187,40 +119,3 @@ class StoredEvent(NamedTuple):
     id: str
     props: str  # the JSON object as sent, empty if absent; truncated if long
     counted: int  # 1, or 0: a repeat
-
-
-class WarehouseReader(Protocol):
-    """The query plane's reader. Only rows that count are included; windows include both ends.
-
-    - Days with a count of zero are omitted; the others are in order, as YYYY-MM-DD.
-    - A read that takes too long or too much memory raises `WarehouseUnavailableError`, as does an engine that is down.
-      The next may succeed.
-    - Several threads may read concurrently, while the loader writes.
-    """
-
-    def users(
-        self, projects: Collection[str], seen: Collection[Activity], window: Window, weeks: Window | None
-    ) -> dict[str, int]:
-        """Return each project's distinct users: exact if few, else within about 0.5 %; projects with 0 are omitted.
-
-        `weeks` are the weeks of the window whose sketches were merged.
-        """
-        ...
-
-    def users_by_day(self, projects: Collection[str], seen: Activity, window: Window) -> list[tuple[str, str, int]]:
-        """Return (project, day, users), by project, then day."""
-        ...
-
-    def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
-        """Return names with their counts, most frequent first, then by name (as UTF-8)."""
-        ...
-
-    def event_count(self, project: str, name: str, window: Window) -> int: ...
-
-    def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
-
-    def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Return the latest events received in the window, whenever they occurred, latest first."""
-        ...
-
-    def close(self) -> None: ...

@@ -19,7 +19,7 @@ from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 from mauve.stores.warehouse.chdb import Connection
 from mauve.stores.warehouse.columns import id_candidates_as_arrow
 from mauve.stores.warehouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
-from mauve.stores.warehouse.schema import STAGED_CANDIDATES
+from mauve.stores.warehouse.schema import STAGED_CANDIDATES, day_from, day_number
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """The limit for all filters. Beyond it, they are overfilled and recognize fewer new ids: slower, but never wrong."""
@@ -28,7 +28,6 @@ _CAPACITY_MIN: Final = 65_536
 _SLACK_MAX: Final = 1.25  # the allowed oversize of a past day's filter
 _IDS_AT_ONCE: Final = 1_000_000
 _FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
 _KEPT_DAYS: Final = 9  # Two more, because events load after they are received and clocks differ.
 
@@ -56,9 +55,8 @@ class SeenIds:
     A missing filter does not mean that a day has no ids; it is built when first needed.
     """
 
-    def __init__(self, connection: Connection, *, filter_bytes_max: int) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._bytes_max = filter_bytes_max
         self._days = set(self._stored_days())  # on which the table may hold ids
         self._filters: dict[int, IdFilter] = {}
 
@@ -80,7 +78,7 @@ class SeenIds:
         oldest = loaded_through_ms // DAY_MS - _KEPT_DAYS
         for day in sorted(self._days)[:-_KEPT_DAYS]:
             if day <= oldest:
-                self._connection.run(_DROP_DAY.format(day=date.fromordinal(_EPOCH_ORDINAL + day)))
+                self._connection.run(_DROP_DAY.format(day=day_from(day)))
                 self._days.remove(day)
                 self._filters.pop(day, None)
 
@@ -133,14 +131,14 @@ class SeenIds:
     def _grown(self, day: int, more: int) -> IdFilter:
         """Return a larger filter of the same day, filled from the table, because a filter cannot be resized."""
         full = self._filters[day]
-        room = capacity_of(self._bytes_max - self.filter_bytes + full.size_bytes)
+        room = capacity_of(FILTER_BYTES_MAX - self.filter_bytes + full.size_bytes)
         return full if room <= full.capacity else self._make_filter(day, (full.count + more) * 2)
 
     def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
         """Build a filter and fill it from the table. It is used only once it is complete."""
         ((stored,),) = self._connection.rows(f"SELECT count() FROM seen WHERE {_is_of(day)}")
         taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
-        room = capacity_of(max(self._bytes_max - taken, 0))
+        room = capacity_of(max(FILTER_BYTES_MAX - taken, 0))
         made = IdFilter(max(min(max(stored, ids_expected), room), _CAPACITY_MIN))
         for hashes in read_ahead(self._stored_hashes(day, stored)):
             made.add(hashes)
@@ -176,7 +174,7 @@ class SeenIds:
 
     def _stored_days(self) -> dict[int, int]:
         rows = self._connection.read(_DAYS, {})
-        return {date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL: count for day, count in rows}
+        return {day_number(date.fromisoformat(day)): count for day, count in rows}
 
 
 def _is_of(day: int) -> str:

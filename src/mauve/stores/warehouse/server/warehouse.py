@@ -6,14 +6,12 @@ and by its own clock, it refuses rows that were staged more than a few minutes a
 """
 
 import hashlib
-from collections.abc import Mapping
 from contextlib import closing
 from typing import Final
 
 from mauve.core.times import DAY_MS
 from mauve.stores.warehouse import EventRows, first_seq, last_numbers
 from mauve.stores.warehouse.schema import IS_IMPORTED, KEPT_TABLES
-from mauve.stores.warehouse.seen_ids import FILTER_BYTES_MAX
 from mauve.stores.warehouse.server.server import (
     LATE_ROWS,
     NOT_RECOGNIZED,
@@ -22,9 +20,65 @@ from mauve.stores.warehouse.server.server import (
     SettingValues,
     open_for_maintenance,
 )
-from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
+from mauve.stores.warehouse.warehouse import ID_HASH, ClickHouseWarehouse
 
-_ID_HASH: Final = "sipHash128(project, '/', id)"
+COMMIT_S_MAX: Final = 600
+"""How long after staging a commit is accepted."""
+
+SYNC_REPLICA: Final = "SYSTEM SYNC REPLICA {table} LIGHTWEIGHT"
+"""Waits for the inserts of other replicas. Without LIGHTWEIGHT, it would also wait for queued merges and mutations."""
+
+# Newer servers have other names for the same settings; settings that a server does not support are omitted.
+_RECOGNIZED: Final[SettingValues] = {
+    "insert_deduplicate": 1,
+    "deduplicate_insert": "enable",
+    "deduplicate_insert_select": "enable_when_possible",
+}
+_UNLIMITED: Final = 10**15
+# A token identifies one block per partition: further blocks would be treated as repeats. A range fits into memory.
+_ONE_BLOCK: Final[SettingValues] = {
+    "max_insert_threads": 1,
+    "min_insert_block_size_rows": _UNLIMITED,
+    "min_insert_block_size_bytes": _UNLIMITED,
+    "max_insert_block_size": _UNLIMITED,
+    "max_execution_time": 15,
+}
+
+
+class ServerWarehouse(ClickHouseWarehouse):
+    _connection: ServerConnection
+
+    def __init__(self, connection: ServerConnection, *, is_replicated: bool = False) -> None:
+        super().__init__(connection)
+        self._is_replicated = is_replicated
+        self._commit_until_s = 0
+        self._content = ""
+
+    def _stage_rows(self, rows: EventRows) -> None:
+        self._has_staging = False  # An idle session expires.
+        super()._stage_rows(rows)
+        ((now_s,),) = self._connection.rows("SELECT toUnixTimestamp(now())")
+        self._commit_until_s = now_s + COMMIT_S_MAX
+        # A recreated log repeats the names of ranges, but not the times of receipt.
+        self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
+
+    def forget_ids(self) -> None:
+        self._sync_replica()
+        self._seen.forget()
+
+    def _sync_replica(self) -> None:
+        if self._is_replicated:
+            for table in KEPT_TABLES:
+                self._connection.run(SYNC_REPLICA.format(table=table))
+
+    def _condition(self, repeats: int, stored: int) -> str:
+        is_in_time = f"throwIf(toUnixTimestamp(now()) > {self._commit_until_s}, '{LATE_ROWS}') = 0"
+        return f"{super()._condition(repeats, stored)} AND {is_in_time}"
+
+    def _store(self, table: str, sql: str, range_name: str) -> None:
+        token = f"{table}/{range_name}/{self._content}"
+        recognized = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
+        self._connection.run_with(sql, {**_ONE_BLOCK, **recognized})
 
 
 def last_stored_numbers(address: ServerAddress) -> dict[int, int]:
@@ -53,74 +107,8 @@ def recount_ids(address: ServerAddress, since_ms: int) -> None:
         connection.run_with(
             f"""
             INSERT INTO seen (id_hash, received_at, received_day)
-            SELECT {_ID_HASH}, received_at, toDate(toUInt16(intDiv(received_at, {DAY_MS}))) FROM events
+            SELECT {ID_HASH}, received_at, toDate(toUInt16(intDiv(received_at, {DAY_MS}))) FROM events
             WHERE received_at >= {since_ms} AND counted AND id != '' AND NOT {IS_IMPORTED}
             """,
             NOT_RECOGNIZED,  # If this is repeated, the same rows must be stored again.
         )
-
-
-COMMIT_S_MAX: Final = 600
-"""How long after staging a commit is accepted."""
-
-SYNC_REPLICA: Final = "SYSTEM SYNC REPLICA {table} LIGHTWEIGHT"
-"""Waits for the inserts of other replicas. Without LIGHTWEIGHT, it would also wait for queued merges and mutations."""
-
-# Newer servers have other names for the same settings; settings that a server does not support are omitted.
-_RECOGNIZED: Final[SettingValues] = {
-    "insert_deduplicate": 1,
-    "deduplicate_insert": "enable",
-    "deduplicate_insert_select": "enable_when_possible",
-}
-_UNLIMITED: Final = 10**15
-# A token identifies one block per partition: further blocks would be treated as repeats. A range fits into memory.
-_ONE_BLOCK: Final[SettingValues] = {
-    "max_insert_threads": 1,
-    "min_insert_block_size_rows": _UNLIMITED,
-    "min_insert_block_size_bytes": _UNLIMITED,
-    "max_insert_block_size": _UNLIMITED,
-    "max_execution_time": 15,
-}
-
-
-class ServerWarehouse(ClickHouseWarehouse):
-    _connection: ServerConnection
-
-    def __init__(
-        self, connection: ServerConnection, *, is_replicated: bool = False, filter_bytes_max: int = FILTER_BYTES_MAX
-    ) -> None:
-        super().__init__(connection, filter_bytes_max=filter_bytes_max)
-        self._is_replicated = is_replicated
-        self._commit_until_s = 0
-        self._content = ""
-
-    def _stage_rows(self, rows: EventRows) -> None:
-        self._has_staging = False  # An idle session expires.
-        super()._stage_rows(rows)
-        ((now_s,),) = self._connection.rows("SELECT toUnixTimestamp(now())")
-        self._commit_until_s = now_s + COMMIT_S_MAX
-        # A recreated log repeats the names of ranges, but not the times of receipt.
-        self._content = hashlib.blake2b(rows.received_at.tobytes() + rows.seq.tobytes(), digest_size=16).hexdigest()
-
-    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
-        self._sync_replica()
-        return super().stored_after(positions, received_from_ms)
-
-    def forget_ids(self) -> None:
-        self._sync_replica()
-        self._seen.forget()
-
-    def _sync_replica(self) -> None:
-        """Wait until this replica has all rows that other replicas have stored."""
-        if self._is_replicated:
-            for table in KEPT_TABLES:
-                self._connection.run(SYNC_REPLICA.format(table=table))
-
-    def _condition(self, repeats: int, stored: int) -> str:
-        is_in_time = f"throwIf(toUnixTimestamp(now()) > {self._commit_until_s}, '{LATE_ROWS}') = 0"
-        return f"{super()._condition(repeats, stored)} AND {is_in_time}"
-
-    def _store(self, table: str, sql: str, range_name: str) -> None:
-        token = f"{table}/{range_name}/{self._content}"
-        recognized = {**_RECOGNIZED, "insert_deduplication_token": token} if range_name else NOT_RECOGNIZED
-        self._connection.run_with(sql, {**_ONE_BLOCK, **recognized})
