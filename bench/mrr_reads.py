@@ -29,7 +29,7 @@ from mauve.stores.ledger.closed_days import ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection
 from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 
 PROJECT = "proj_busy"

@@ -23,7 +23,7 @@ from mauve.stores.sql.database import Database, machine_time, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
 from mauve.stores.sql.processes import SqlAcceptedCounts
 from mauve.stores.usage import AcceptedExchange
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection
 from mauve.stores.warehouse.server.schema import migrate as migrate_warehouse
 from mauve.stores.warehouse.server.server import (
     ServerAddress,

@@ -17,7 +17,8 @@ from mauve.stores.ledger.closed_days import ClosedDays
 from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.sql.database import Database
-from mauve.stores.warehouse.chdb import ChdbConnection, Connection
+from mauve.stores.warehouse import Connection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.server import address_from, open_for_loading, open_for_reading
 from mauve.stores.warehouse.server.warehouse import ServerWarehouse

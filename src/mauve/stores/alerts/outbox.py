@@ -103,8 +103,7 @@ class Messages(SqlStore):
 
     def count_waiting(self) -> int:
         """Return the number of messages that are neither sent nor given up."""
-        with self._database.reading() as tx:
-            return tx.execute(sa.select(sa.func.count()).select_from(alert_messages).where(~_IS_DONE)).scalar_one()
+        return int(self._scalar(sa.select(sa.func.count()).select_from(alert_messages).where(~_IS_DONE)))
 
     def prune(self, before: int, of_organization_max: int) -> None:
         """Delete finished messages created before a moment, and the oldest of an organization that has too many."""

@@ -70,8 +70,7 @@ class Installation(SqlStore):
 
     def ping(self) -> None:
         """Return if the catalog answers."""
-        with self._database.reading() as tx:
-            tx.execute(sa.select(1))
+        self._scalar(sa.select(1))
 
 
 class Catalog:

@@ -155,8 +155,7 @@ class ImportLedger(SqlStore):
             .order_by(columns.day.desc(), columns.name, columns.number)
             .limit(figures_max)
         )
-        with self._database.reading() as tx:
-            return [(number, Figure(day, name, value)) for number, day, name, value in tx.execute(query)]
+        return [(number, Figure(day, name, value)) for number, day, name, value in self._rows(query)]
 
     def _found(self, condition: sa.ColumnElement[bool], imports_max: int) -> list[Import]:
         query = sa.select(imports).where(condition).order_by(_LATEST_FIRST).limit(imports_max)

@@ -72,15 +72,14 @@ class PaymentReader(SqlStore):
         """Return the payments after a position; None starts with the latest."""
         query = sa.select(*_SHOWN).where(_columns.project == project, *_chosen(chosen), _starts(chosen.window, after))
         query = query.order_by(_columns.occurred_at.desc(), _columns.id.desc()).limit(limit)
-        return self._read(query)
+        return self._listed(query)
 
     def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
         """Return the existing payments with these ids, in any order."""
-        return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
+        return self._listed(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
 
-    def _read(self, query: sa.Select[Any]) -> list[ListedPayment]:
-        with self._database.reading() as tx:
-            return [ListedPayment(*(*shown, _flags_in(payload))) for *shown, payload in tx.execute(query)]
+    def _listed(self, query: sa.Select[Any]) -> list[ListedPayment]:
+        return [ListedPayment(*(*shown, _flags_in(payload))) for *shown, payload in self._rows(query)]
 
 
 def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:

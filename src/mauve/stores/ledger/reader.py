@@ -23,8 +23,7 @@ class LedgerReader(SqlStore):
 
     def ping(self) -> None:
         """Return if the ledger is readable, else raise."""
-        with self._database.reading() as tx:
-            tx.execute(sa.select(day_totals.c.project).limit(1))
+        self._rows(sa.select(day_totals.c.project).limit(1))
 
     def day_totals(
         self,
@@ -76,8 +75,7 @@ class LedgerReader(SqlStore):
     def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
         """Return the revisions of projects that have money. Every transaction that changes money raises them."""
         query = sa.select(money_revisions).where(money_revisions.c.project.in_(projects))
-        with self._database.reading() as tx:
-            return {row.project: row.revision for row in tx.execute(query)}
+        return {row.project: row.revision for row in self._rows(query)}
 
     def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
         """Return the payments received last, not before `since_ms`, latest first."""
@@ -88,5 +86,4 @@ class LedgerReader(SqlStore):
             .order_by(payments.c.received_at.desc())
             .limit(payments_max)
         )
-        with self._database.reading() as tx:
-            return [ReceivedPayment(*row) for row in tx.execute(query)]
+        return [ReceivedPayment(*row) for row in self._rows(query)]

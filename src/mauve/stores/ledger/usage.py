@@ -51,8 +51,7 @@ class IngestStatsReader(SqlStore):
             )
             .group_by(arrivals.c.word)
         )
-        with self._database.reading() as tx:
-            return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in tx.execute(query))
+        return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in self._rows(query))
 
     def key_uses(self, since: int, now: int) -> dict[str, int]:
         """Return the last use of each key used after a moment, by key id; all in epoch ms.
@@ -65,8 +64,7 @@ class IngestStatsReader(SqlStore):
             .where(arrivals.c.day.in_(months), _IS_KEY_USE, arrivals.c.last_at > since)
             .group_by(arrivals.c.word)
         )
-        with self._database.reading() as tx:
-            return {word.removeprefix(_KEY): last_at for word, last_at in tx.execute(query)}
+        return {word.removeprefix(_KEY): last_at for word, last_at in self._rows(query)}
 
 
 _ORGANIZATIONS_AT_ONCE: Final = 500

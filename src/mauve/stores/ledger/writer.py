@@ -1,7 +1,7 @@
 """The writer's side of the ledger: one transaction for the entries of many requests."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -108,19 +108,13 @@ def _lost_a_race(error: StoreUnavailableError) -> bool:
 
 def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
     """Return the first payment with each new id, and parts only together with their payment."""
-    new: _Payments = {}
-    for entry in entries:
-        accepted_here: set[PaymentKey] = set()
-        for payment in entry.payments:
-            key = (payment.project, payment.id)
-            if key not in recorded and key not in new and _is_whole_or_follows(payment, accepted_here):
-                new[key] = payment
-                accepted_here.add(key)
-    return new
+    decided = _decided(entries, _outcomes(entries, dict(recorded)))
+    return {(payment.project, payment.id): payment for payment, outcome in decided if outcome is Outcome.ACCEPTED}
 
 
-def _is_whole_or_follows(payment: Payment, accepted_here: Collection[PaymentKey]) -> bool:
-    return payment.part_of is None or (payment.project, payment.part_of) in accepted_here
+def _decided(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> Iterator[tuple[Payment, Outcome]]:
+    for entry, of_entry in zip(entries, outcomes, strict=True):
+        yield from zip(entry.payments, of_entry, strict=True)
 
 
 def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Payments:
@@ -147,7 +141,8 @@ def _entry_outcomes(payments: Sequence[Payment], recorded: _Claims) -> list[Outc
     for payment in payments:
         key = (payment.project, payment.id)
         outcome = outcome_of(payment, recorded.get(key))
-        if outcome is Outcome.ACCEPTED and not _is_whole_or_follows(payment, accepted_here):
+        is_part = payment.part_of is not None
+        if outcome is Outcome.ACCEPTED and is_part and (payment.project, payment.part_of) not in accepted_here:
             outcome = Outcome.CONFLICT
         if outcome is Outcome.ACCEPTED:
             recorded[key] = Claim(payment.digest, payment.claimed_at)
@@ -161,11 +156,10 @@ def _imported_before(
 ) -> dict[PaymentKey, str]:
     """Return the sources of payments that only an import has recorded so far."""
     sources: dict[PaymentKey, str] = {}
-    for entry, of_entry in zip(entries, outcomes, strict=True):
-        for payment, outcome in zip(entry.payments, of_entry, strict=True):
-            key = (payment.project, payment.id)
-            if outcome is Outcome.DUPLICATE and recorded[key].is_imported:
-                sources.setdefault(key, payment.source)
+    for payment, outcome in _decided(entries, outcomes):
+        key = (payment.project, payment.id)
+        if outcome is Outcome.DUPLICATE and recorded[key].is_imported:
+            sources.setdefault(key, payment.source)
     return sources
 
 

@@ -16,8 +16,10 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Dialect, Session, Sqlite, now_ms
+from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, Sqlite, now_ms
 from mauve.stores.sql.postgresql import Postgresql, set_wait
+
+Dialect = Sqlite | Postgresql
 
 # One pool per server database and process, shared by all users of the database. Statement limits are set per
 # transaction, so they need no separate pool; the first user decides how long to wait for a connection or a lock. A
@@ -220,6 +222,14 @@ class SqlStore:
 
     def _first(self, query: sa.Executable, kind: type[Record]) -> Record | None:
         return next(iter(self._records(query, kind)), None)
+
+    def _rows(self, query: sa.Executable) -> Sequence[Any]:
+        with self._database.reading() as tx:
+            return tx.execute(query).all()
+
+    def _scalar(self, query: sa.Executable) -> Any:  # noqa: ANN401 - of any column
+        with self._database.reading() as tx:
+            return tx.execute(query).scalar_one()
 
     def _execute(self, statement: sa.Update | sa.Delete) -> int:
         """Execute a statement; return the number of rows it changed."""

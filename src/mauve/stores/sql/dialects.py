@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 import structlog
@@ -30,55 +30,6 @@ class Session(NamedTuple):
     connections_max: int = CONNECTIONS_MAX
 
 
-class Dialect(Protocol):
-    """An SQL engine, opened on one database."""
-
-    engine: sa.Engine
-    is_server: bool
-
-    def reading(self) -> AbstractContextManager[sa.Connection]:
-        """Open a transaction in which every statement sees the same snapshot."""
-        ...
-
-    def writing(self) -> sa.Connection:
-        """Return a connection on which a write transaction begins with `begin()`."""
-        ...
-
-    def limit_statements(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
-        """Cancel statements in the block after this time."""
-        ...
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        """Commit this transaction without waiting for the disk."""
-        ...
-
-    def check_server(self, connection: sa.Connection) -> None:
-        """Raise unless this release supports the server."""
-        ...
-
-    def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        """Block migrations by other processes until this transaction ends, and create the schema."""
-        ...
-
-    def programs(self, connection: sa.Connection) -> list[str]:
-        """Return the program name of each connection."""
-        ...
-
-    def empty_journal(self, patience_s: float, statement_s: float) -> bool:
-        """Remove deleted content from the journal; return False if readers prevented it throughout."""
-        ...
-
-    def wait_for_notice(self, channel: str, seconds: float) -> None:
-        """Wait for a notification on the channel, at most for this time."""
-        ...
-
-    def close(self) -> None: ...
-
-    def reason(self, error: BaseException) -> str:
-        """Describe why a statement failed, without any row values."""
-        ...
-
-
 _WRITING: Final = "mauve_writing"
 _LOCK_POLL_MS: Final = 3  # SQLite tries after 1 ms and 2 ms, then gives up
 _JOURNAL_WAIT_MS: Final = 50
@@ -87,7 +38,10 @@ _STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's virtual machine: a fraction
 
 
 class Sqlite:
-    """A file. One transaction writes at a time; readers see a snapshot from when they began."""
+    """A file. One transaction writes at a time; readers see a snapshot from when they began.
+
+    `Postgresql` has the same methods.
+    """
 
     is_server = False
 
@@ -96,13 +50,16 @@ class Sqlite:
         self._writers = self.engine.execution_options(**{_WRITING: True})
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction in which every statement sees the same snapshot."""
         return self.engine.begin()
 
     def writing(self) -> sa.Connection:
+        """Return a connection on which a write transaction begins with `begin()`."""
         return self._writers.connect()
 
     @contextmanager
     def limit_statements(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        """Cancel statements in the block after this time."""
         ends_at = time.monotonic() + seconds
         driver: Any = connection.connection.driver_connection
         driver.set_progress_handler(lambda: time.monotonic() >= ends_at, _STEPS_BETWEEN_CHECKS)
@@ -121,9 +78,11 @@ class Sqlite:
         """Do nothing: a write transaction is the only one."""
 
     def programs(self, connection: sa.Connection) -> list[str]:  # noqa: ARG002 - the same signature for every engine
+        """Return the program name of each connection."""
         return []
 
     def empty_journal(self, patience_s: float, statement_s: float) -> bool:  # noqa: ARG002 - as above
+        """Remove deleted content from the journal; return False if readers prevented it throughout."""
         with closing(self.engine.raw_connection()) as connection:
             gives_up_at = time.monotonic() + patience_s
             while not _truncate_journal(connection.cursor()):
@@ -133,12 +92,14 @@ class Sqlite:
         return True
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:  # noqa: ARG002 - the same signature
+        """Wait for a notification on the channel, at most for this time."""
         time.sleep(seconds)  # SQLite has no notifications.
 
     def close(self) -> None:
         self.engine.dispose()
 
     def reason(self, error: BaseException) -> str:
+        """Describe why a statement failed, without any row values."""
         return str(error)
 
 

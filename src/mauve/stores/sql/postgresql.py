@@ -60,9 +60,11 @@ class Postgresql:
         yield
 
     def commit_quickly(self, connection: sa.Connection) -> None:
+        """Commit this transaction without waiting for the disk."""
         connection.execute(sa.select(sa.func.set_config("synchronous_commit", "off", sa.true())))
 
     def check_server(self, connection: sa.Connection) -> None:
+        """Raise unless this release supports the server."""
         shown: dict[str, str] = {row.name: row.setting for row in connection.execute(_SERVER_SETTINGS)}
         version = int(shown["server_version_num"]) // 10_000
         if version < _VERSION_MIN:
@@ -73,6 +75,7 @@ class Postgresql:
             raise UnsupportedServerError("the server may lose stored data: set fsync and full_page_writes to on")
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
+        """Block migrations by other processes until this transaction ends, and create the schema."""
         # Do not wait long for a table that another program uses: every other statement would queue up.
         for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
             connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))

@@ -5,9 +5,9 @@ loaded twice from another event with the same content.
 """
 
 from array import array
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -119,3 +119,59 @@ class StoredEvent(NamedTuple):
     id: str
     props: str  # the JSON object as sent, empty if absent; truncated if long
     counted: int  # 1, or 0: a repeat
+
+
+# Errors caused by the rows; any other indicates a problem with the engine or its disk.
+BAD_ROW_CODES: Final = frozenset(
+    {
+        6,  # cannot parse text
+        27,  # cannot parse input
+        33,  # cannot read all data
+        41,  # cannot parse date and time
+        53,  # type mismatch
+        69,  # argument out of bound
+        70,  # cannot convert type
+        72,  # cannot parse number
+        117,  # incorrect data
+        131,  # too large string size
+        321,  # value is out of range of data type
+        349,  # cannot insert NULL in ordinary column
+    }
+)
+_lines: Final = msgspec.json.Decoder()
+
+
+class Connection:
+    """A session on an engine, used by one thread at a time. Its temporary tables are not visible to other sessions.
+
+    Parameters are bound to `{name:Type}`, never inserted into the SQL.
+    """
+
+    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
+        self._query(sql, None, parameters)
+
+    def rows(self, sql: str) -> list[tuple[int, ...]]:
+        """Return rows of integers."""
+        return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").decode().splitlines()]
+
+    def binary(self, sql: str) -> bytes:
+        """Return rows in the engine's binary format, concatenated."""
+        return self._query(sql, "RowBinary")
+
+    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
+        """Return rows of texts and integers."""
+        return _lines.decode_lines(self._query(sql, "JSONCompactEachRow", parameters))
+
+    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes:
+        """Return rows as an Arrow stream."""
+        return self._query(sql, "ArrowStream", parameters)
+
+    def insert_arrow(self, table: str, stream: bytes) -> None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def _query(self, sql: str, format_: str | None, parameters: Mapping[str, str | int] | None = None) -> bytes:
+        """Run a statement and return its rows in a format; None: it has none."""
+        raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Connections to ClickHouse, and the embedded engine: one per process and path.
+"""The embedded engine, chDB: one per process and path.
 
 A process must not fork after importing it.
 """
@@ -7,11 +7,9 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-import msgspec
-
-from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
+from mauve.stores.warehouse import BAD_ROW_CODES, Connection, RowsRefusedError, WarehouseUnavailableError
 
 _MEMORY_BYTES_MAX: Final = 700 * 1024 * 1024
 _SERVER_SETTINGS: Final = {
@@ -23,55 +21,11 @@ _SERVER_SETTINGS: Final = {
 }
 _DATABASE: Final = ("CREATE DATABASE IF NOT EXISTS mauve", "USE mauve")
 _ERROR_CODE: Final = re.compile(r"Code: (\d+)")
-# Errors caused by the rows; any other indicates a problem with the engine or its disk.
-BAD_ROW_CODES: Final = frozenset(
-    {
-        6,  # cannot parse text
-        27,  # cannot parse input
-        33,  # cannot read all data
-        41,  # cannot parse date and time
-        53,  # type mismatch
-        69,  # argument out of bound
-        70,  # cannot convert type
-        72,  # cannot parse number
-        117,  # incorrect data
-        131,  # too large string size
-        321,  # value is out of range of data type
-        349,  # cannot insert NULL in ordinary column
-    }
-)
 # A bound text is parsed like a field of a tab-separated line.
 _ESCAPES: Final = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n"})
-_lines: Final = msgspec.json.Decoder()
 
 
-class Connection(Protocol):
-    """A session on an engine, used by one thread at a time. Its temporary tables are not visible to other sessions."""
-
-    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None: ...
-
-    def rows(self, sql: str) -> list[tuple[int, ...]]:
-        """Return rows of integers."""
-        ...
-
-    def binary(self, sql: str) -> bytes:
-        """Return rows in the engine's binary format, concatenated."""
-        ...
-
-    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
-        """Return rows of texts and integers. Parameters are bound to `{name:Type}`, never inserted into the SQL."""
-        ...
-
-    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes:
-        """Return rows as an Arrow stream."""
-        ...
-
-    def insert_arrow(self, table: str, stream: bytes) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class ChdbConnection:
+class ChdbConnection(Connection):
     def __init__(self, path: Path) -> None:
         import chdb  # noqa: PLC0415 - takes half a second and much memory
 
@@ -84,22 +38,7 @@ class ChdbConnection:
         except self._errors as error:
             raise _translated(error) from error
         for statement in _DATABASE:
-            self._query(statement, "Null")
-
-    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
-        self._query(sql, "Null", _escaped(parameters or {}))
-
-    def rows(self, sql: str) -> list[tuple[int, ...]]:
-        return integers_from(self._query(sql, "TSV"))
-
-    def binary(self, sql: str) -> bytes:
-        return self._query_bytes(sql, "RowBinary")
-
-    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
-        return rows_from(self._query(sql, "JSONCompactEachRow", _escaped(parameters)))
-
-    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes:
-        return self._query_bytes(sql, "ArrowStream", _escaped(parameters))
+            self.run(statement)
 
     def insert_arrow(self, table: str, stream: bytes) -> None:
         with self._lock:
@@ -124,28 +63,14 @@ class ChdbConnection:
         with self._lock:
             self._connection.close()
 
-    def _query(self, sql: str, format_: str, parameters: Mapping[str, str] | None = None) -> str:
-        return self._query_bytes(sql, format_, parameters).decode()
-
-    def _query_bytes(self, sql: str, format_: str, parameters: Mapping[str, str] | None = None) -> bytes:
+    def _query(self, sql: str, format_: str | None, parameters: Mapping[str, str | int] | None = None) -> bytes:
+        bound = {name: str(value).translate(_ESCAPES) for name, value in (parameters or {}).items()}
         with self._lock:
             try:
-                found: bytes = self._connection.query(sql, format_, params=parameters).bytes()
+                found: bytes = self._connection.query(sql, format_ or "Null", params=bound).bytes()
             except self._errors as error:
                 raise _translated(error) from error
         return found
-
-
-def integers_from(lines: str) -> list[tuple[int, ...]]:
-    return [tuple(map(int, line.split("\t"))) for line in lines.splitlines()]
-
-
-def rows_from(lines: str | bytes) -> list[list[Any]]:
-    return _lines.decode_lines(lines)
-
-
-def _escaped(parameters: Mapping[str, str | int]) -> dict[str, str]:
-    return {name: str(value).translate(_ESCAPES) for name, value in parameters.items()}
 
 
 def _translated(error: BaseException) -> RowsRefusedError | WarehouseUnavailableError:

@@ -6,7 +6,8 @@ Rows are copied in blocks of the engine's own format, so memory use stays small 
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from mauve.stores.warehouse.chdb import ChdbConnection, Connection
+from mauve.stores.warehouse import Connection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.server.server import ServerConnection
 
 _INSERT_BYTES: Final = 16 * 1024 * 1024

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from mauve.stores.export import Chosen, EventDay, EventExtent, EventPage
 from mauve.stores.imports import IMPORT_STREAM, ROWS_MAX, SOURCE_PREFIX, seq_of
-from mauve.stores.warehouse import STREAM_SHIFT
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import STREAM_SHIFT, Connection
 from mauve.stores.warehouse.schema import day_from, day_number
 
 _PAGE_ROWS_MAX: Final = 50_000

@@ -12,8 +12,7 @@ from typing import Final
 
 from mauve.core.times import DAY_MS
 from mauve.stores.maintenance import Frozen
-from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection, WarehouseUnavailableError
 from mauve.stores.warehouse.schema import FROZEN_FOLDER, IS_IMPORTED, KEPT_TABLES, TABLES, day_number
 
 _FROZEN_NAME: Final = "backup"

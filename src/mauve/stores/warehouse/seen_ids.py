@@ -15,8 +15,7 @@ import numpy.typing as npt
 import structlog
 
 from mauve.core.times import DAY_MS
-from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection, EventRows, SameId, WarehouseUnavailableError
 from mauve.stores.warehouse.columns import id_candidates_as_arrow
 from mauve.stores.warehouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
 from mauve.stores.warehouse.schema import STAGED_CANDIDATES, day_from, day_number

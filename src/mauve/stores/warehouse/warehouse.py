@@ -11,8 +11,7 @@ from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.ledger.closed_days import DayUsers
-from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection, EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
 from mauve.stores.warehouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
 from mauve.stores.warehouse.schema import ADD_EVENT_DAYS, STAGING, TABLES, day_from, day_number
 from mauve.stores.warehouse.seen_ids import NO_IDS, SeenIds, received_ids, same_ids, staged_ids

@@ -13,8 +13,7 @@ from mauve.core.events import Activity
 from mauve.core.times import DAY_MS, PAST_MAX_MS
 from mauve.core.window import Window, halves_of
 from mauve.stores.cancellation import seconds_left
-from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection, StoredEvent, WarehouseUnavailableError
 from mauve.stores.warehouse.schema import DAY_NUMBER_MAX, day_from, day_number
 
 _READ_S_MAX: Final = 10.0  # for a read without a deadline

@@ -8,8 +8,7 @@ from typing import Final
 import structlog
 
 from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
-from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
-from mauve.stores.warehouse.chdb import Connection
+from mauve.stores.warehouse import Connection, RowsRefusedError, WarehouseUnavailableError
 from mauve.stores.warehouse.schema import KEPT_TABLES, kept_tables
 from mauve.stores.warehouse.server.server import ServerAddress, open_for_loading, open_for_maintenance
 
