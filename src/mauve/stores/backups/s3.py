@@ -62,7 +62,7 @@ class ObjectReader(io.RawIOBase):
     def tell(self) -> int:
         return self._position
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - whatever takes bytes
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
         wanted = min(len(buffer), READ_BYTES, self._size - self._position)
         if wanted <= 0:
             return 0
@@ -142,7 +142,7 @@ PAGES_MAX: Final = 100  # of 1,000 names each
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A bucket and how to reach it. What is None is found as the AWS tools find it: variables, files, the machine."""
+    """A bucket and how to reach it. Fields that are None have the defaults of the AWS tools."""
 
     name: str
     prefix: str  # empty, or with a slash at its end
@@ -222,7 +222,7 @@ class S3BackupStore:
             self._client.delete_object(Bucket=self._bucket, Key=self._prefix + name)
 
     def sweep(self, before_ms: int) -> int:
-        """Abort uploads that no process completes any more: they are invisible, but take space."""
+        """Abort abandoned uploads: they are invisible, but take space."""
         uploads = self._client.get_paginator("list_multipart_uploads")
         swept = 0
         with self._explained():

@@ -1,4 +1,4 @@
-"""Group commit: many requests, one transaction at a time."""
+"""Group commit: many requests, one transaction at a time, from one queue per organization."""
 
 import asyncio
 import time
@@ -27,7 +27,7 @@ class FairQueue:
     """Each queue keeps the order of arrival."""
 
     def __init__(self) -> None:
-        self._queues: dict[str, deque[QueuedEntry]] = {}  # in the order of their turns; none is empty
+        self._queues: dict[str, deque[QueuedEntry]] = {}  # the next to be served first; none is empty
         self._count = 0
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class GroupedLedger:
     """Records entries from coroutines of one event loop, in its own thread.
 
     - No timer: entries that arrive during a transaction form the next group.
-    - Organizations take turns; each one's entries are recorded in order of arrival.
+    - Organizations are served round-robin; each one's entries are recorded in order of arrival.
     - Consecutive groups regularly leave the lock to other processes.
     - If a group fails, all of its entries fail and none is recorded, unless the error is `UnconfirmedError`.
     - At most `WAITING_ENTRIES_MAX` entries wait: further ones are refused immediately.

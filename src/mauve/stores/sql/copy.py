@@ -43,14 +43,14 @@ class SqliteSnapshot:
         ((page_bytes,),) = self._connection.execute("PRAGMA page_size").fetchall()
         left = 0
 
-        def tell(_status: int, remaining: int, total: int) -> None:
+        def report(_status: int, remaining: int, total: int) -> None:
             nonlocal left
             on_bytes(((left or total) - remaining) * page_bytes)
             left = remaining
 
         try:
             with closing(sqlite3.connect(target)) as copy:
-                self._connection.backup(copy, pages=_PAGES_AT_ONCE, progress=tell)
+                self._connection.backup(copy, pages=_PAGES_AT_ONCE, progress=report)
         except sqlite3.Error as error:
             raise StoreUnavailableError(str(error)) from error
 

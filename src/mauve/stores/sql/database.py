@@ -243,7 +243,7 @@ class SqlStore:
 
 
 def record_from(row: sa.Row[Any], kind: type[Record], **others: object) -> Record:
-    """Return a row as a class whose fields have the names of columns, or are among the others."""
+    """Convert a row to a class with the same field names; `others` adds or replaces values."""
     values = {name: getattr(row, name) for name in kind.__annotations__ if name not in others}
     return msgspec.convert(values | others, kind)
 
