@@ -31,9 +31,9 @@ from mauve.stores.ledger.payments import (
     TotalKey,
     day_increases,
     insert_one_by_one,
-    key_batches,
     move_day_totals,
     raise_revisions,
+    recorded_payments,
 )
 from mauve.stores.ledger.schema import (
     day_totals,
@@ -53,10 +53,6 @@ _OUTDATED: Final = (
 )
 _counts: Final = msgspec.json.Decoder(ImportCounts)
 _LATEST_FIRST: Final = imports.c.number.desc()
-_SOURCES: Final = sa.select(payments.c.project, payments.c.id, payments.c.source).where(
-    payments.c.project.in_(sa.bindparam("projects", expanding=True)),
-    payments.c.id.in_(sa.bindparam("ids", expanding=True)),
-)
 
 
 class ImportLedger(SqlStore):
@@ -188,12 +184,7 @@ def _text_of(counts: ImportCounts) -> str:
 def _record_payments(tx: sa.Connection, sent: Sequence[Payment], source: str) -> int:
     """Record the new ones; return the number of ids repeated in this import or already recorded by another source."""
     first = {(payment.project, payment.id): payment for payment in reversed(sent)}
-    recorded: dict[PaymentKey, str] = {
-        (project, id_): of
-        for projects, ids in key_batches(sorted(first))
-        for project, id_, of in tx.execute(_SOURCES, {"projects": projects, "ids": ids})
-        if (project, id_) in first
-    }
+    recorded = {key: claim.source for key, claim in recorded_payments(tx, first).items() if key in first}
     new = {
         key: payment for key, payment in first.items() if key not in recorded and _has_whole(payment, first, recorded)
     }

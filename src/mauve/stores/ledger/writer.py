@@ -55,7 +55,7 @@ class LedgerWriter(SqlStore):
       then, without ranks, the last recorded. A version with a rank is recorded once: a second one with the same `at`
       and rank is a repeat.
     - The history of MRR is always exact: a version of any date changes it in the same transaction.
-    - Deliveries and tallies are recorded as in `ledger.deliveries`, ingest stats as in `ledger.ingest_stats`. A
+    - Deliveries and tallies are recorded as in `ledger.deliveries`, ingest stats as in `ledger.usage`. A
       delivery with payments in conflict is recorded as a conflict, with the rows that were accepted.
     """
 

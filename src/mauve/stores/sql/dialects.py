@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-import structlog
 from sqlalchemy import Table, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
@@ -18,8 +17,6 @@ from sqlalchemy.exc import OperationalError
 CONNECTIONS_MAX: Final = 16  # of one pool
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and must be answered within 20 s
 HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
-
-log = structlog.get_logger()
 
 
 class Session(NamedTuple):

@@ -38,7 +38,7 @@ class ChdbConnection(Connection):
         except self._errors as error:
             raise _translated(error) from error
         for statement in _DATABASE:
-            self.run(statement)
+            self._query(statement, None)
 
     def insert_arrow(self, table: str, stream: bytes) -> None:
         with self._lock:
