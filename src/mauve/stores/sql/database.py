@@ -7,10 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from enum import EnumType
+from functools import cache
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, get_type_hints
 
-import msgspec
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
@@ -244,8 +245,20 @@ class SqlStore:
 
 def record_from(row: sa.Row[Any], kind: type[Record], **others: object) -> Record:
     """Convert a row to a class with the same field names; `others` adds or replaces values."""
-    values = {name: getattr(row, name) for name in kind.__annotations__ if name not in others}
-    return msgspec.convert(values | others, kind)
+    converters = _converters_of(kind)  # type: ignore[arg-type]  # classes are hashable
+    values = {name: converter(getattr(row, name)) for name, converter in converters.items() if name not in others}
+    return kind(**values, **others)
+
+
+@cache
+def _converters_of(kind: type) -> dict[str, Callable[[Any], Any]]:
+    """Return how to convert the column of each field: a text to an enumeration, others not at all."""
+    hints = get_type_hints(kind)
+    return {name: hint if isinstance(hint, EnumType) else _unchanged for name, hint in hints.items()}
+
+
+def _unchanged(value: Any) -> Any:  # noqa: ANN401 - of any column
+    return value
 
 
 def records_from(tx: sa.Connection, query: sa.Executable, kind: type[Record]) -> list[Record]:
