@@ -20,15 +20,15 @@ from mauve.load.close_days import DayCloser
 from mauve.load.loader import Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LoadStep
-from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.closed_days import ClosedDays
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.segments import NUMBER_GAP
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import STREAM_SHIFT, first_seq
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 
 STREAMS = 4
@@ -54,7 +54,7 @@ FROM numbers({{start}}, {{count}})
 """
 
 
-class Interrupted(SqlLoadLedger):
+class Interrupted(LoadLedger):
     """A ledger that goes down before a step is finished."""
 
     def finish(self, step: LoadStep) -> None:  # noqa: ARG002 - it goes down before
@@ -74,11 +74,11 @@ def _measured(folder: Path, total: int, project: str) -> dict[str, float]:
     url = sqlite_url(folder / "ledger.db")
     with closing(ChdbConnection(folder / "warehouse")) as connection, closing(Database(url, 30.0)) as database:
         migrate(database, LEDGER)
-        warehouse, ledger = ChdbWarehouse(connection), SqlLoadLedger(database)
+        warehouse, ledger = ChdbWarehouse(connection), LoadLedger(database)
         _fill(connection, total, project)
         positions = dict.fromkeys(range(STREAMS), NUMBER_GAP - 1)
         ledger.finish(LoadStep(positions))
-        clock, days, log = SystemClock(), DayCloser(SqlClosedDays(database), warehouse), folder / "log"
+        clock, days, log = SystemClock(), DayCloser(ClosedDays(database), warehouse), folder / "log"
         named: dict[str, list[float]] = {"look": [], "scan": [], "recovery": []}
         for _ in range(ROUNDS):
             asyncio.run(_append(log))

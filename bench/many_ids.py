@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from mauve.core.times import DAY_MS
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import EMBEDDED_SETTINGS, TABLES
 
 DAYS = 7

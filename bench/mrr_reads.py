@@ -29,7 +29,8 @@ from mauve.stores.ledger.closed_days import ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
+from mauve.stores.warehouse import Connection
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 
 PROJECT = "proj_busy"
 VERSIONS = 1_000_000
@@ -72,7 +73,7 @@ def main() -> None:
         began = time.perf_counter()
         migrate(database, LEDGER)
         built_s = time.perf_counter() - began
-        warehouse = ClickHouseWarehouseReader(_never)
+        warehouse = WarehouseReader(_never)
         stores = ReadStores(warehouse, LedgerReader(database), ClosedDaysReader(database))
         _read(stores, WINDOWS["30 days"])
         rest_mb = _reset_peak()
@@ -81,7 +82,7 @@ def main() -> None:
         warehouse.close()
 
 
-def _never() -> ReadConnection:
+def _never() -> Connection:
     raise AssertionError("nothing is read from the warehouse")
 
 

@@ -22,14 +22,14 @@ from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
-from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays
+from mauve.stores.ledger.closed_days import ClosedDays, ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 
 PROJECT = "proj_busy"  # has 28 % of the events; 50 others share the rest
 DAYS = 60
@@ -69,11 +69,11 @@ def main() -> None:
         warehouse = ChdbWarehouse(connection)
         database = _ledger(Path(folder))
         misses = {}
-        reader = ClickHouseWarehouseReader(lambda: ChdbConnection(Path(folder) / "warehouse"))
+        reader = WarehouseReader(lambda: ChdbConnection(Path(folder) / "warehouse"))
         for size in millions:
             began = time.perf_counter()
             _fill(connection, size * 1_000_000)
-            _close_days(SqlClosedDays(database), warehouse)
+            _close_days(ClosedDays(database), warehouse)
             print(f"{size} million events after {time.perf_counter() - began:.0f} s", file=sys.stderr)
             stores = ReadStores(reader, LedgerReader(database), ClosedDaysReader(database))
             misses[size] = dict(_medians_ms(stores))
@@ -103,7 +103,7 @@ def _fill(connection: ChdbConnection, total: int) -> None:
         time.sleep(1)
 
 
-def _close_days(closed: SqlClosedDays, warehouse: ChdbWarehouse) -> None:
+def _close_days(closed: ClosedDays, warehouse: ChdbWarehouse) -> None:
     """Close past days, as the loader does."""
     closed.reopen(date.fromordinal(WINDOW.first.toordinal() - DAYS))
     days = DayCloser(closed, warehouse)
@@ -142,7 +142,7 @@ def _errors(connection: ChdbConnection) -> Iterator[tuple[int, float]]:
 def _ledger(folder: Path) -> Database:
     database = Database(sqlite_url(folder / "ledger.db"), busy_timeout_s=5)
     migrate(database, LEDGER)
-    writer = SqlLedgerWriter(database)
+    writer = LedgerWriter(database)
     writer.record([Entry(payments=[_payment(number) for number in range(DAYS * 100)])])
     writer.record([Entry(subscriptions=[_version(number) for number in range(SUBSCRIPTIONS)])])
     return database

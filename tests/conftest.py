@@ -29,14 +29,14 @@ from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.app import ServiceApp
 from mauve.server.core import ingest_and_loading
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.catalog.catalog import mark_original
+from mauve.stores.ledger.closed_days import ClosedDays
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.sql import database
-from mauve.stores.sql.restored_mark import mark_original
-from mauve.stores.warehouse import WarehouseReader
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.web.health import Drain
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.control import control_parts
@@ -215,8 +215,8 @@ def load(settings: Settings, clock: ManualClock, connection: ChdbConnection) -> 
     with closing(open_ledger_database(settings)) as database, ExitStack() as opened:
         on_server = settings.warehouse_url is not None
         warehouse = opened.enter_context(open_warehouse(settings)) if on_server else ChdbWarehouse(connection)
-        days = DayCloser(SqlClosedDays(database), warehouse)
-        loader = Loader(open_log_reader(settings), SqlLoadLedger(database), warehouse, clock, days)
+        days = DayCloser(ClosedDays(database), warehouse)
+        loader = Loader(open_log_reader(settings), LoadLedger(database), warehouse, clock, days)
 
         def load_all() -> None:
             while loader.load_next_range():

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 
 from mauve.core.secret import Secret
 from mauve.stores.catalog.catalog import Catalog
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.limits import read_meter_file as read_meter
 from mauve.stores.limits.accepted_files import FileAcceptedCounts
 from mauve.stores.limits.read_meter_file import SqliteReadMeter
@@ -23,7 +23,7 @@ from mauve.stores.sql.database import Database, machine_time, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
 from mauve.stores.sql.processes import SqlAcceptedCounts
 from mauve.stores.usage import AcceptedExchange
-from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse import Connection
 from mauve.stores.warehouse.server.schema import migrate as migrate_warehouse
 from mauve.stores.warehouse.server.server import (
     ServerAddress,
@@ -192,7 +192,7 @@ def maintenance_connection(connection: Connection, request: pytest.FixtureReques
 def open_warehouse(connection: Connection) -> Callable[..., ClickHouseWarehouse]:
     """Open the loader's side of the warehouse repeatedly, as a process does at every start."""
     engine = ServerWarehouse if isinstance(connection, ServerConnection) else ChdbWarehouse
-    return lambda **bounds: engine(connection, **bounds)
+    return lambda: engine(connection)
 
 
 @pytest.fixture
@@ -201,13 +201,13 @@ def warehouse(open_warehouse: Callable[..., ClickHouseWarehouse]) -> ClickHouseW
 
 
 @pytest.fixture
-def writer(ledger_database: Database) -> SqlLedgerWriter:
-    return SqlLedgerWriter(ledger_database)
+def writer(ledger_database: Database) -> LedgerWriter:
+    return LedgerWriter(ledger_database)
 
 
 @pytest.fixture
-def loader(ledger_database: Database) -> SqlLoadLedger:
-    return SqlLoadLedger(ledger_database)
+def loader(ledger_database: Database) -> LoadLedger:
+    return LoadLedger(ledger_database)
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import pytest
 from mauve.core.secret import Secret
 from mauve.stores.backups import StoredBackup
 from mauve.stores.backups.disk import FolderBackupStore
-from mauve.stores.backups.s3.backup_store import Bucket, S3BackupStore
+from mauve.stores.backups.s3 import Bucket, S3BackupStore
 from support.s3 import BUCKET, CREDENTIALS, S3Server
 
 pytestmark = pytest.mark.embedded

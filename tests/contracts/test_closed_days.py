@@ -6,7 +6,7 @@ import pytest
 
 from mauve.core.events import Activity
 from mauve.core.window import Window
-from mauve.stores.ledger.closed_days import ClosedDaysReader, DayUsers, SqlClosedDays
+from mauve.stores.ledger.closed_days import ClosedDays, ClosedDaysReader, DayUsers
 
 DAY = date(2026, 11, 2)
 ALWAYS = Window(date.min, date.max)
@@ -14,7 +14,7 @@ ALWAYS = Window(date.min, date.max)
 
 @pytest.fixture
 def days(ledger_database):
-    return SqlClosedDays(ledger_database)
+    return ClosedDays(ledger_database)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_a_failed_close_changes_nothing(days, reader):
 def test_a_count_that_began_before_another_process_reopened_days_is_not_stored(days, reader, ledger_database):
     days.close(day(0), [users(0, 5)])
     assert days.through() == day(0)
-    SqlClosedDays(ledger_database).reopen(day(2))  # which is open: an import has stored rows there meanwhile
+    ClosedDays(ledger_database).reopen(day(2))  # which is open: an import has stored rows there meanwhile
     days.close(day(3), [users(2, 6)])
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (day(0), [("proj_1", "2026-11-02", 5)])
     assert days.through() == day(0)
@@ -95,7 +95,7 @@ def test_a_count_that_began_before_another_process_reopened_days_is_not_stored(d
 
 def test_a_count_that_began_before_any_day_was_closed_is_not_stored_either(days, reader, ledger_database):
     assert days.through() is None
-    SqlClosedDays(ledger_database).reopen(day(0))  # An import has begun and finished meanwhile.
+    ClosedDays(ledger_database).reopen(day(0))  # An import has begun and finished meanwhile.
     days.close(day(1), [users(0, 5)])
     assert reader.users(["proj_1"], Activity.ACTIVE, ALWAYS) == (None, [])
     assert days.through() is None

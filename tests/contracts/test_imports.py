@@ -26,12 +26,12 @@ from mauve.stores.imports import (
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger.imports import ImportLedger
 from mauve.stores.ledger.payments import Claim, take_over
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.warehouse import EventRows, first_seq
 from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
 from mauve.stores.warehouse.maintenance import RowMaintenance
 from mauve.stores.warehouse.server.server import ServerConnection
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, NOW, a_payment, a_version, mrr_of, totals
 from support.mrr_model import history_by_model, history_of
 from support.service import PATIENCE_S
@@ -66,7 +66,7 @@ class TestWarehouse:
 
     @pytest.fixture
     def reader(self, connection):
-        return ClickHouseWarehouseReader(lambda: connection)
+        return WarehouseReader(lambda: connection)
 
     @pytest.fixture
     def number(self):
@@ -297,7 +297,7 @@ class TestLedger:
             assert sum(imports.undo_money(found.number)) == 1
 
         raced = RacedLedger(open_ledger(), found.name, undo)
-        assert SqlLedgerWriter(raced).record([Entry([a_payment()])]) == [[ACCEPTED]]
+        assert LedgerWriter(raced).record([Entry([a_payment()])]) == [[ACCEPTED]]
         assert [row[-1] for row in totals(reader)] == [1999]
 
     def test_payments_that_are_sent_while_their_import_is_undone_are_all_kept(self, imports, open_ledger, reader):
@@ -310,7 +310,7 @@ class TestLedger:
         has_begun = threading.Event()
 
         def send_all():
-            writer = SqlLedgerWriter(open_ledger())
+            writer = LedgerWriter(open_ledger())
             for start in range(0, 1000, 50):
                 writer.record([Entry(sent[start : start + 50])])
                 has_begun.set()

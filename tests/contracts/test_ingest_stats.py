@@ -8,7 +8,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.ingest_stats import ACCEPTED, DAYS_KEPT, KEY_USED, REPEAT, IngestCount, IngestStats
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.ledger.ingest_stats import IngestStatsReader
+from mauve.stores.ledger.usage import IngestStatsReader
 
 DAY = date(2026, 11, 15)
 NOW = 1_794_744_000_000  # on that day

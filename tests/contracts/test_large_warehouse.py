@@ -15,7 +15,7 @@ from mauve.stores.cancellation import deadline_at
 from mauve.stores.warehouse import first_seq
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 
 DAY = date(2026, 11, 15)
 DAY_BEGINS = (DAY - date(1970, 1, 1)).days * DAY_MS
@@ -59,7 +59,7 @@ def engine(embedded_connection):
 @pytest.fixture
 def reader(engine):
     engine.rows_scanned = 0
-    return ClickHouseWarehouseReader(lambda: engine)
+    return WarehouseReader(lambda: engine)
 
 
 @pytest.fixture

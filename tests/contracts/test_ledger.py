@@ -17,7 +17,7 @@ from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
 from mauve.stores.ledger.payments import insert_one_by_one
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import payments
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import (
@@ -190,7 +190,7 @@ class TestWritersAtOnce:
         outcomes = {}
 
         def record(name, order):
-            writer = SqlLedgerWriter(open_ledger())
+            writer = LedgerWriter(open_ledger())
             items = [a_payment(f"inv_{number}", amount=3) for number in range(500)][::order]
             groups = [items[start : start + 50] for start in range(0, 500, 50)]
             outcomes[name] = [outcome for group in groups for outcome in record_payments(writer, *group)]
@@ -209,9 +209,9 @@ import sys
 import sqlalchemy as sa
 from mauve.stores.ledger import Entry, Payment
 from mauve.stores.sql.database import Database
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 
-writer = SqlLedgerWriter(Database(sa.make_url(sys.argv[1]), busy_timeout_s=30))
+writer = LedgerWriter(Database(sa.make_url(sys.argv[1]), busy_timeout_s=30))
 print("ready", flush=True)
 sys.stdin.readline()
 for start in range(0, 500, 10):
@@ -241,10 +241,10 @@ writer.close()
         assert [number for number, _ in loader.read_events(0, 10**6)] == list(range(1, 101))
 
     def test_a_lost_race_is_retried_without_loss(self, ledger_url, open_ledger, reader, loader):
-        rival = SqlLedgerWriter(open_ledger())
+        rival = LedgerWriter(open_ledger())
         database = RacedDatabase(ledger_url, rival=lambda: record_payments(rival, a_payment("1"), a_payment("2")))
         items = [a_payment("3"), a_payment("2", digest=b"other"), a_payment("1"), a_payment("3")]
-        found = SqlLedgerWriter(database).record([Entry(items, [a_version()], b"events")])
+        found = LedgerWriter(database).record([Entry(items, [a_version()], b"events")])
         database.close()
         assert found == [[ACCEPTED, CONFLICT, DUPLICATE, DUPLICATE]]
         assert totals(reader) == [(TODAY, "eur", 3 * 1999)]
@@ -366,7 +366,7 @@ class TestAllOrNothing:
     def test_a_writer_that_times_out_waiting_for_the_lock_records_nothing(self, tmp_path):
         patient, hasty = (Database(sqlite_url(tmp_path / "ledger.db"), busy_timeout_s=wait) for wait in (5, 0.05))
         migrate(patient, LEDGER)
-        writer = SqlLedgerWriter(hasty)
+        writer = LedgerWriter(hasty)
         before = everything_in(patient)
         with patient.writing(), pytest.raises(StoreUnavailableError, match="locked"):
             writer.record([self.WHOLE])
@@ -379,7 +379,7 @@ class TestAllOrNothing:
         writer.record([self.WHOLE])
         writer.close()
         assert totals(LedgerReader(open_ledger())) == [(TODAY, "eur", 1999)]
-        assert SqlLedgerWriter(open_ledger()).record([self.WHOLE]) == [[DUPLICATE, DUPLICATE]]
+        assert LedgerWriter(open_ledger()).record([self.WHOLE]) == [[DUPLICATE, DUPLICATE]]
 
 
 class TestLatestPayments:

@@ -19,10 +19,9 @@ from mauve.stores.ledger import (
     Turn,
     intent_from,
 )
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.ledger.schema import load_lease
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.log import LogRecord
 from support.ledger_entries import NOW, PERIOD, a_payment, everything_in, record_payments
 
@@ -59,7 +58,7 @@ class TestEventsOfMixedBatches:
         last = loader.read_events(0, 100)[-1].number
         loader.trim_events(last)
         assert loader.read_events(0, 100) == []
-        self.record(SqlLedgerWriter(open_ledger()), b"4")
+        self.record(LedgerWriter(open_ledger()), b"4")
         (record,) = loader.read_events(0, 100)
         assert record.number > last
 
@@ -124,12 +123,12 @@ class TestLoadSteps:
 
     def test_concurrent_steps_and_payments_are_all_counted(self, open_ledger, loader):
         def finish():
-            own = SqlLoadLedger(open_ledger())
+            own = LoadLedger(open_ledger())
             for _ in range(20):
                 own.finish(LoadStep({}, {("org_1", PERIOD): 2, ("org_2", PERIOD): 1}))
 
         def record():
-            own = SqlLedgerWriter(open_ledger())
+            own = LedgerWriter(open_ledger())
             for number in range(20):
                 record_payments(own, a_payment(f"inv_{number}"))
 
@@ -157,7 +156,7 @@ TTL_S = 600.0  # longer than any test takes
 
 @pytest.fixture
 def lease(ledger_database):
-    return SqlLeaseStore(ledger_database)
+    return LeaseStore(ledger_database)
 
 
 @pytest.fixture
@@ -224,7 +223,7 @@ class TestLease:
         assert lease.acquire("b", TTL_S) == Turn("b", 2)
 
     def test_of_many_that_ask_at_once_exactly_one_gets_it(self, open_ledger):
-        stores = [SqlLeaseStore(open_ledger()) for _ in range(4)]
+        stores = [LeaseStore(open_ledger()) for _ in range(4)]
         barrier, won = threading.Barrier(len(stores)), []
 
         def ask(holder, store):
@@ -259,7 +258,7 @@ class TestIntent:
     def test_it_lasts_until_the_step_is_finished(self, loader, lease, open_ledger):
         assert loader.intent() is None
         loader.intend(self.RANGE, lease.acquire("a", TTL_S))
-        assert SqlLoadLedger(open_ledger()).intent() == self.RANGE
+        assert LoadLedger(open_ledger()).intent() == self.RANGE
         lease.release(Turn("a", 1))
         assert lease.acquire("b", TTL_S) == Turn("b", 2)
         assert loader.intent() == self.RANGE, "the next loader finds it"

@@ -12,7 +12,7 @@ from mauve.maintenance.delete_app import delete_projects
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.ledger import schema as ledger_schema
-from mauve.stores.ledger.closed_days import DayUsers, SqlClosedDays
+from mauve.stores.ledger.closed_days import ClosedDays, DayUsers
 from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.maintenance import DeletedEntries, ErasedEntries
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
@@ -54,7 +54,7 @@ def test_a_project_is_deleted_from_every_table_and_others_stay(writer, reader, m
 
 
 def test_a_day_closed_by_a_step_that_began_before_the_deletion_leaves_no_users(maintenance, ledger_database):
-    closed, users_read = SqlClosedDays(ledger_database), []
+    closed, users_read = ClosedDays(ledger_database), []
 
     class Warehouse:
         def delete_project(self, project):

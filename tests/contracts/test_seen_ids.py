@@ -90,7 +90,8 @@ def test_a_full_filter_grows(open_warehouse, project, monkeypatch, empty):
 
 def test_filters_stay_within_their_memory_and_miss_nothing(open_warehouse, project, monkeypatch, empty):
     monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
-    warehouse = open_warehouse(filter_bytes_max=1_024)
+    monkeypatch.setattr(seen_ids, "FILTER_BYTES_MAX", 1_024)
+    warehouse = open_warehouse()
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
         load(warehouse, rows_of(project, known[begin : begin + 100]))

@@ -7,9 +7,9 @@ import pytest
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
+from mauve.stores.sql.copy import SqliteSnapshot
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.stores.sql.snapshot import SqliteSnapshot
 from support.ledger_entries import a_payment, everything_in
 
 ON_SQLITE = pytest.mark.parametrize("ledger_url", ["sqlite"], indirect=True)
@@ -49,7 +49,7 @@ def test_a_copy_is_writable_like_the_original(writer, path, tmp_path):
     writer.record([Entry([a_payment("p1")])])
     with closing(SqliteSnapshot(path)) as held:
         held.copy_to(tmp_path / "copy.db", int)
-    with closing(SqlLedgerWriter(Database(sqlite_url(tmp_path / "copy.db"), busy_timeout_s=5))) as copied:
+    with closing(LedgerWriter(Database(sqlite_url(tmp_path / "copy.db"), busy_timeout_s=5))) as copied:
         copied.record([Entry([a_payment("p2")])])
     assert len(everything_at(tmp_path / "copy.db")["payments"]) == 2
     assert len(everything_at(path)["payments"]) == 1

@@ -7,7 +7,7 @@ import pytest
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import packed_header
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.log import MIXED_STREAM
 from support.ledger_entries import NOW, PERIOD, a_payment, record_payments
@@ -60,7 +60,7 @@ def test_events_sent_with_payments_are_pending_until_their_position_is_passed(us
 
 def test_counts_and_positions_are_read_in_one_transaction(usage, open_ledger):
     def finish():
-        own = SqlLoadLedger(open_ledger())
+        own = LoadLedger(open_ledger())
         for number in range(1, 60):
             own.finish(LoadStep({1: number}, {(ORG, PERIOD): 1}, positions_before={1: number - 1}))
 

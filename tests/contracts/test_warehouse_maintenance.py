@@ -15,7 +15,7 @@ from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import EventRows, first_seq
 from mauve.stores.warehouse.maintenance import ChdbMaintenance
 from mauve.stores.warehouse.server.server import ServerConnection
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.maintenance import ServerMaintenance
 
 DAY = date(2026, 11, 15)
@@ -75,7 +75,7 @@ def load(warehouse, project):
 
 def metrics(connection, project):
     """Return everything readable about a project."""
-    reader = ClickHouseWarehouseReader(lambda: connection)
+    reader = WarehouseReader(lambda: connection)
     names = reader.event_names(project, ALWAYS, 100)
     return (
         names,

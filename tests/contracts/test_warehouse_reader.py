@@ -15,7 +15,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.warehouse import EventRows, WarehouseUnavailableError, first_seq
 from mauve.stores.warehouse.schema import ADD_EVENT_DAYS
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from support.service import PATIENCE_S
 
 DAY = date(2026, 11, 15)
@@ -29,7 +29,7 @@ projects = itertools.count(1)
 
 @pytest.fixture
 def engine(warehouse, connection):
-    return warehouse, ClickHouseWarehouseReader(lambda: connection)
+    return warehouse, WarehouseReader(lambda: connection)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_an_engine_that_cannot_be_opened_raises_and_is_retried(connection, proje
             raise attempt
         return attempt
 
-    reader = ClickHouseWarehouseReader(open_connection)
+    reader = WarehouseReader(open_connection)
     with pytest.raises(WarehouseUnavailableError):
         reader.event_count(project, "view", ALWAYS)
     assert reader.event_count(project, "view", ALWAYS) == 0
@@ -239,7 +239,7 @@ def test_slow_reads_of_one_project_do_not_delay_another():
     window = Window(DAY, DAY + timedelta(days=1))
     with (
         ThreadPoolExecutor(4) as readers,
-        closing(ClickHouseWarehouseReader(lambda: Stuck("proj_slow", begun, go))) as reader,
+        closing(WarehouseReader(lambda: Stuck("proj_slow", begun, go))) as reader,
     ):
         slow = [readers.submit(reader.users_by_day, ["proj_slow"], Activity.ACTIVE, window) for _ in range(3)]
         try:

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from mauve.stores.ledger.schema import metadata, payments, subscription_versions
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.copy import copy_tables, count_rows
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -192,7 +192,7 @@ def test_rows_of_every_kind_are_copied_exactly_and_numbering_continues(tmp_path,
     ):
         migrate(source, LEDGER)
         migrate(target, LEDGER)
-        writer = SqlLedgerWriter(source)
+        writer = LedgerWriter(source)
         writer.record([Entry([a_payment(f"{odd}{number}", user=odd, payload=b"\xff\0") for number in range(4_500)])])
         writer.record([Entry(subscriptions=[a_version(at=number, id=odd) for number in range(2_500)])])
         counts = count_rows(source, metadata.sorted_tables)
@@ -207,5 +207,5 @@ def test_rows_of_every_kind_are_copied_exactly_and_numbering_continues(tmp_path,
                     sorted(map(tuple, each.execute(sa.select(table).order_by(*key)))) for each in (tx, other)
                 )
             assert before == after
-        SqlLedgerWriter(target).record([Entry(subscriptions=[a_version(at=9_999, id="new")])])
+        LedgerWriter(target).record([Entry(subscriptions=[a_version(at=9_999, id="new")])])
         assert eventually(lambda: count_rows(target, [subscription_versions])["subscription_versions"] == 2_501)

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from mauve.config import settings_from
 from mauve.load.lease import TTL_S
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger.load_lease import SqlLeaseStore
+from mauve.stores.ledger.loading import LeaseStore
 from mauve.stores.ledger.schema import load_lease
 from mauve.stores.sql.dialects import CONNECTIONS_MAX
 from mauve.wiring.databases import open_catalog_database, open_lease_database, open_ledger_database
@@ -189,7 +189,7 @@ def test_the_lease_is_renewed_while_others_use_every_connection_of_the_pool(on_p
     settings = settings_from({**SERVERS[data], "MAUVE_DATA": str(data)})
     with ExitStack() as opened:
         ledger = opened.enter_context(closing(open_ledger_database(settings)))
-        lease = SqlLeaseStore(opened.enter_context(closing(open_lease_database(settings, TTL_S))))
+        lease = LeaseStore(opened.enter_context(closing(open_lease_database(settings, TTL_S))))
         for _ in range(CONNECTIONS_MAX):
             opened.enter_context(ledger.reading())
         turn = lease.acquire("one", TTL_S)
@@ -352,13 +352,13 @@ def test_a_loader_that_is_paused_within_a_transaction_keeps_no_other_from_the_le
         closing(open_ledger_database(settings, idle_s=1)) as paused,
         closing(open_ledger_database(settings)) as other,
     ):
-        turn = SqlLeaseStore(paused).acquire("paused", ttl_s=0)
+        turn = LeaseStore(paused).acquire("paused", ttl_s=0)
 
         def lock_it_and_pause():
             with paused.writing() as tx:
                 tx.execute(sa.update(load_lease).values(intent=None))
-                assert SqlLeaseStore(other).acquire("other", ttl_s=60).epoch == turn.epoch + 1
+                assert LeaseStore(other).acquire("other", ttl_s=60).epoch == turn.epoch + 1
 
         with pytest.raises(StoreUnavailableError):
             lock_it_and_pause()
-        assert not SqlLeaseStore(paused).renew(turn, ttl_s=60)
+        assert not LeaseStore(paused).renew(turn, ttl_s=60)

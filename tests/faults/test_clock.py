@@ -7,7 +7,7 @@ import pytest
 
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.overload.token_bucket import TokenBuckets
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from support.service import bearer
 
 HOUR_MS = 3_600_000
@@ -16,7 +16,7 @@ JUMPS = pytest.mark.parametrize("jump_ms", [-2 * HOUR_MS, 72 * HOUR_MS], ids=["b
 
 @pytest.fixture
 def read_warehouse(connection):
-    return ClickHouseWarehouseReader(lambda: connection)
+    return WarehouseReader(lambda: connection)
 
 
 @pytest.fixture

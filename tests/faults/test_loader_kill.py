@@ -22,9 +22,9 @@ import json, os, signal, sys
 from prometheus_client import CollectorRegistry
 from mauve.config import settings_from
 from mauve.load.runner import LoadMetrics, LoadRunner
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.paths import warehouse_path
 from mauve.wiring.warehouse import open_load_parts
@@ -33,7 +33,7 @@ settings = settings_from({"MAUVE_DATA": sys.argv[1]})
 owner, _, name = sys.argv[2].partition(".")
 if owner:
     die = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-    setattr({"ChdbWarehouse": ChdbWarehouse, "SqlLoadLedger": SqlLoadLedger}[owner], name, die)
+    setattr({"ChdbWarehouse": ChdbWarehouse, "LoadLedger": LoadLedger}[owner], name, die)
 runner = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(CollectorRegistry()))
 runner.step()
 rows = ChdbConnection(warehouse_path(settings.data)).rows("SELECT count(), sum(counted) FROM mauve.events")
@@ -59,9 +59,7 @@ def send(settings, *ids):
     asyncio.run(append())
 
 
-@pytest.mark.parametrize(
-    "step", ["ChdbWarehouse.commit", "SqlLoadLedger.finish"], ids=["before storing", "before finish"]
-)
+@pytest.mark.parametrize("step", ["ChdbWarehouse.commit", "LoadLedger.finish"], ids=["before storing", "before finish"])
 def test_a_loader_killed_between_two_steps_leaves_exact_counts(settings, step):
     send(settings, 1, 2, 1)
     assert load(settings, step).returncode == -signal.SIGKILL

@@ -19,7 +19,7 @@ from mauve.query.answer_cache import AnswerCache, Freshness
 from mauve.query.ask import ask
 from mauve.stores.limits.read_meter import ReadCost, ReadLimits
 from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.paths import catalog_path, ledger_path
 from support.service import bearer
 
@@ -54,7 +54,7 @@ class Faulty:
 
 @pytest.fixture
 def read_warehouse(connection):
-    return Faulty(ClickHouseWarehouseReader(lambda: connection))
+    return Faulty(WarehouseReader(lambda: connection))
 
 
 @pytest.fixture

@@ -15,10 +15,9 @@ from mauve.control import links, people
 from mauve.control.dependencies import ControlParts
 from mauve.core.organization import Organization
 from mauve.core.user import Role, User
-from mauve.stores.warehouse import WarehouseReader
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from support.alerts import Machine, Recorder
 from support.browser import PASSWORD, Browser, cookies_of
 from support.clocks import ManualClock
@@ -48,7 +47,7 @@ def open_shared_warehouse(connection: ChdbConnection) -> Callable[[], ChdbConnec
 @pytest.fixture
 def read_warehouse(settings: Settings, open_shared_warehouse: Callable[[], ChdbConnection]) -> WarehouseReader | None:
     """The shared warehouse, unless the test's own is on a server."""
-    return ClickHouseWarehouseReader(open_shared_warehouse) if settings.warehouse_url is None else None
+    return WarehouseReader(open_shared_warehouse) if settings.warehouse_url is None else None
 
 
 @pytest.fixture

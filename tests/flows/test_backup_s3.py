@@ -20,9 +20,8 @@ from mauve.access.vault import new_master_key
 from mauve.config import settings_from
 from mauve.core.secret import Secret
 from mauve.maintenance.backup_schedule import BackupState
-from mauve.stores.backups import BackupStoreError
-from mauve.stores.backups.s3 import backup_store
-from mauve.stores.backups.s3.backup_store import PART_BYTES_MIN, Bucket, S3BackupStore
+from mauve.stores.backups import BackupStoreError, s3
+from mauve.stores.backups.s3 import PART_BYTES_MIN, Bucket, S3BackupStore
 from mauve.wiring.backups import save_backup_state
 from mauve.wiring.control import control_parts
 from support.s3 import BUCKET, CREDENTIALS, FailingProxy, S3Server, settings_for
@@ -311,7 +310,7 @@ class TestConnections:
             store.sweep(0)
             assert len(asked) == 2
             assert all("delimiter=%2F" in path for path in asked)
-            monkeypatch.setattr(backup_store, "PAGES_MAX", 0)
+            monkeypatch.setattr(s3, "PAGES_MAX", 0)
             with pytest.raises(BackupStoreError, match="a prefix of its own"):
                 store.list()
 

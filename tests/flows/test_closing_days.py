@@ -14,14 +14,14 @@ from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores
 from mauve.query.read import rows_by_project
-from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.closed_days import ClosedDays, ClosedDaysReader
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.log import LogRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 
 TODAY = date(2026, 11, 30)  # a Monday
 NOON_MS = (TODAY.toordinal() - date(1970, 1, 1).toordinal()) * DAY_MS + 43_200_000
@@ -73,7 +73,7 @@ def warehouse(connection):
 
 @pytest.fixture
 def closed(database):
-    return SqlClosedDays(database)
+    return ClosedDays(database)
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def send():
 @pytest.fixture
 def load(send, database, warehouse, days, clock):
     """Send, and load at once."""
-    loader = Loader(send.source, SqlLoadLedger(database), warehouse, clock, days)
+    loader = Loader(send.source, LoadLedger(database), warehouse, clock, days)
 
     def load_users(*arguments, **named):
         if arguments:
@@ -112,9 +112,7 @@ def load(send, database, warehouse, days, clock):
 
 @pytest.fixture
 def answers(database, connection):
-    stores = ReadStores(
-        ClickHouseWarehouseReader(lambda: connection), LedgerReader(database), ClosedDaysReader(database)
-    )
+    stores = ReadStores(WarehouseReader(lambda: connection), LedgerReader(database), ClosedDaysReader(database))
 
     def answer(first=-60, last=0):
         window = Window(day(first), day(last))

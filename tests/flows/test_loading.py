@@ -23,11 +23,10 @@ from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_ST
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
-from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.closed_days import ClosedDays
+from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.ledger.schema import load_lease
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
@@ -132,7 +131,7 @@ def source():
 
 @pytest.fixture
 def ledger(database):
-    return SqlLoadLedger(database)
+    return LoadLedger(database)
 
 
 @pytest.fixture
@@ -144,7 +143,7 @@ def warehouse(connection):
 
 @pytest.fixture
 def days(database, warehouse):
-    return DayCloser(SqlClosedDays(database), warehouse)
+    return DayCloser(ClosedDays(database), warehouse)
 
 
 @pytest.fixture
@@ -223,7 +222,7 @@ def test_an_unreadable_record_becomes_a_dead_letter_and_blocks_no_others(
 def test_events_sent_with_payments_are_loaded_from_the_ledger(
     source, ledger, warehouse, clock, project, count, database, days
 ):
-    SqlLedgerWriter(database).record([Entry(events=batch(project, b'[{"name":"view","user":"ann"}]'))])
+    LedgerWriter(database).record([Entry(events=batch(project, b'[{"name":"view","user":"ann"}]'))])
     loader = Loader(source, ledger, warehouse, clock, days)
     assert loader.load_next_range() == 1
     assert count("counted") == 1
@@ -283,7 +282,7 @@ def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
 def test_an_unfinished_step_is_finished_before_anything_new(source, ledger, warehouse, clock, project, count, days):
     """New records of one stream could fill the next range, and leave the stored rows of another to be loaded again."""
     source.append(batch(project, b'{"name":"first"}'))
-    SqlLedgerWriter(ledger._database).record([Entry(events=batch(project, b'{"name":"mixed","id":"1"}'))])  # noqa: SLF001
+    LedgerWriter(ledger._database).record([Entry(events=batch(project, b'{"name":"mixed","id":"1"}'))])  # noqa: SLF001
     failing = Failing(ledger, "finish", after=False)
     loader = Loader(source, failing, warehouse, clock, days, range_bytes_max=100)
     with pytest.raises(WarehouseUnavailableError):
@@ -534,7 +533,7 @@ def test_ids_are_forgotten_if_a_failover_gave_the_same_epoch_to_another_loader(
 ):
     forgetting = Forgetting(warehouse, "never", after=False)
     loader, other = (Loader(source, ledger, each, clock, days) for each in (forgetting, warehouse))
-    lease = SqlLeaseStore(database)
+    lease = LeaseStore(database)
 
     def load(by, holder):
         turn = lease.acquire(holder, PATIENCE_S)
@@ -578,7 +577,7 @@ class TestTwoLoaders:
         def create(holder, warehouse, renew_every_s=None):
             parts = LoadParts(
                 loader=Loader(source, ledger, warehouse, clock, days),
-                lease=LoaderLease(SqlLeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
+                lease=LoaderLease(LeaseStore(database), holder, ttl_s=PATIENCE_S, renew_every_s=renew_every_s),
                 days=days,
                 clock=clock,
                 source=source,

@@ -13,9 +13,9 @@ import pytest
 
 from mauve.control import operator
 from mauve.core.credential import Scope
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.paths import ledger_path
 from support.service import bearer
 
@@ -60,9 +60,7 @@ def endless_projects():
 def read_warehouse(connection, warehouse_path, endless_projects):
     for statement in TABLES:
         connection.run(statement)
-    with closing(
-        ClickHouseWarehouseReader(lambda: Endless(ChdbConnection(warehouse_path), endless_projects))
-    ) as reader:
+    with closing(WarehouseReader(lambda: Endless(ChdbConnection(warehouse_path), endless_projects))) as reader:
         yield reader
 
 

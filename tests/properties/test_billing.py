@@ -12,7 +12,7 @@ from mauve.core.biller import Provider
 from mauve.ingest.webhooks.parsed import ParsedSubscription
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import day_totals, payments, subscription_versions, subscriptions
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.billing import NOW, NOW_S, mapped_for, parsed, parsed_event
@@ -97,7 +97,7 @@ def recorded(database, project):
 @settings(max_examples=150, deadline=None)
 @given(history=HISTORIES, choices=st.data())
 def test_any_order_and_repetition_of_deliveries_ends_the_same(database, history, choices):
-    writer, reader = SqlLedgerWriter(database), LedgerReader(database)
+    writer, reader = LedgerWriter(database), LedgerReader(database)
     repeated = history + choices.draw(st.lists(st.sampled_from(history), max_size=6) if history else st.just([]))
     shuffled = choices.draw(st.permutations(repeated))
     groups = choices.draw(st.integers(1, 4))
@@ -114,7 +114,7 @@ def test_any_order_and_repetition_of_deliveries_ends_the_same(database, history,
 @given(history=HISTORIES)
 def test_the_current_version_is_never_older_or_less_final_than_any_delivered_one(database, history):
     project = f"{next(numbers)}-final"
-    SqlLedgerWriter(database).record(entries_of(history, project))
+    LedgerWriter(database).record(entries_of(history, project))
     read = [parsed_event(provider, event) for provider, event in history]
     with database.reading() as tx:
         rows = tx.execute(sa.select(subscriptions).where(subscriptions.c.project == project))

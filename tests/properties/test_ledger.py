@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from mauve.stores.ledger import payments as payment_book
 from mauve.stores.ledger import writer as ledger_writer
-from mauve.stores.sql.column_types import escaped, unescaped
 from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.dialects import escaped, unescaped
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_model import ANY_TEXT, GROUPS, check_that_it_ends_as_in_the_model
 

@@ -8,7 +8,6 @@ from datetime import date, timedelta
 from itertools import count
 
 import pytest
-import sqlalchemy as sa
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +17,7 @@ from mauve.metrics.mrr_history import mrr_by_day
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger import subscriptions as subscription_book
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.schema import mrr_changes
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, mrr_of
@@ -69,7 +67,7 @@ def old_database(tmp_path_factory):
 
 
 def check(database, groups, window, today):
-    writer, reader, project = SqlLedgerWriter(database), LedgerReader(database), f"proj_{next(numbers)}"
+    writer, reader, project = LedgerWriter(database), LedgerReader(database), f"proj_{next(numbers)}"
     recorded = []
     for group in groups:
         own = [
@@ -128,22 +126,6 @@ class TestPlantedBugs:
         assert is_found(database)
 
 
-def totals_in(tx):
-    """Return what is stored, however it is split into halves."""
-    rows = tx.execute(sa.select(mrr_changes))
-    return {
-        tuple(row[:4]): (row.active, row.high * 2**32 + row.low) for row in rows if row.active or row.high or row.low
-    }
-
-
-def rebuild():
-    path = LEDGER.folder / "versions" / "0006_mrr_changes.py"
-    module = {}
-    exec(compile(path.read_text(), str(path), "exec"), module)
-    module["_SUMS_MAX"] = 5
-    module["upgrade"]()
-
-
 def test_a_version_from_before_the_calendar_counts_from_the_first_requested_day(database):
     long_ago = a_version(-62_135_596_800_000_000 - 3_600_000_000, mrr=5)  # 0000-12-31 23:00
     check(database, [[long_ago]], Window(BASE, BASE), BASE)
@@ -154,7 +136,7 @@ def test_a_window_in_the_future_is_empty(database):
 
 
 def test_the_longest_window_has_rows_from_the_first_version_on_and_is_read_lazily(database):
-    writer, reader = SqlLedgerWriter(database), LedgerReader(database)
+    writer, reader = LedgerWriter(database), LedgerReader(database)
     writer.record([Entry(subscriptions=[a_version(BASE_US, project="proj_all", mrr=5)])])
     window = Window(date.min, date.max)
     rows = mrr_by_day(reader.mrr_changes(["proj_all"], window), window)

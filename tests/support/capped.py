@@ -11,9 +11,9 @@ from mauve.core.batch import packed_header, unpacked
 from mauve.core.organization import Standing
 from mauve.core.window import period_of
 from mauve.stores.ledger import Entry, LoadStep
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.usage import UsageReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.limits.accepted_files import FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
@@ -37,8 +37,8 @@ class World:
         self.database = Database(sqlite_url(folder / "ledger.db"), busy_timeout_s=30)
         migrate(self.database, LEDGER)
         self.published: list[PublishedOrganization] = []
-        self._ledger = SqlLoadLedger(self.database)
-        self._writer = SqlLedgerWriter(self.database)
+        self._ledger = LoadLedger(self.database)
+        self._writer = LedgerWriter(self.database)
         self._log = SegmentLogReader(folder / "log")
 
     def close(self) -> None:

@@ -22,7 +22,7 @@ _FDS = 4  # standard input, output and error, and a socket for the exit code
 # What most commands import once they know their settings. Not the embedded warehouse: it starts threads, which a fork
 # does not have.
 _IMPORTED_LATER = (
-    *("alembic.command", "alembic.config", "psycopg", "nats.aio.client", "clickhouse_connect"),
+    *("alembic.migration", "alembic.operations", "alembic.script", "psycopg", "nats.aio.client", "clickhouse_connect"),
     *("mauve.wiring.bootstrap", "mauve.wiring.control", "mauve.server.doctor"),
     *(f"mauve.cli.{name}" for name in ("app", "failures", "key", "org", "token", "user")),
 )

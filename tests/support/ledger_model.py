@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from mauve.core.times import DAY_MS
 from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from support.ledger_entries import mrr_of, totals
 
 MIDNIGHT = 1_800_057_600_000
@@ -130,7 +130,7 @@ def named(entry, prefix):
 
 def check_that_it_ends_as_in_the_model(database, groups):
     """Record the groups in projects that no other example uses, and compare everything readable."""
-    writer, reader, loader = SqlLedgerWriter(database), LedgerReader(database), SqlLoadLedger(database)
+    writer, reader, loader = LedgerWriter(database), LedgerReader(database), LoadLedger(database)
     model = NaiveLedger()
     prefix = f"{next(example_numbers)}-"
     for group in groups:

@@ -24,7 +24,7 @@ from mauve.ingest.dependencies import IngestParts
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.logs import configure_logs
 from mauve.stores.ledger import Entry, Payment
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.wiring.bootstrap import prepare
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.paths import ledger_path, warehouse_path

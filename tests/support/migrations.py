@@ -7,12 +7,9 @@ from shutil import copytree, ignore_patterns
 from typing import NamedTuple
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.migrate import Chain
+from mauve.stores.sql.migrate import Chain, run_migrations, scripts_of
 from support.releases import RELEASES, UNUSED, Release
 
 _CHANGE = re.compile(
@@ -70,13 +67,6 @@ def planted(chain: Chain, folder: Path, body: str, compatible_from: str | None =
     return Chain(chain.name, copy, chain.version_table)
 
 
-def _script(chain: Chain) -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(chain.folder).replace("%", "%%"))
-    config.attributes["version_table"] = chain.version_table
-    return config
-
-
 def _upgrade(database: Database, chain: Chain, revision: str) -> list[str]:
     """Migrate, and return the statements that change rows or create indexes.
 
@@ -88,17 +78,15 @@ def _upgrade(database: Database, chain: Chain, revision: str) -> list[str]:
         if _CHANGE.match(statement) or _INDEX.match(statement):
             statements.append(statement)
 
-    config = _script(chain)
     with database.migrating() as connection:
-        config.attributes["connection"] = connection
         sa.event.listen(connection, "before_cursor_execute", note)
-        command.upgrade(config, revision)
+        run_migrations(connection, chain, revision)
     return statements
 
 
 def _marks(chain: Chain) -> list[tuple[str, str | None]]:
     """Return each revision with the oldest one that it suits, as it states, oldest first."""
-    scripts = ScriptDirectory.from_config(_script(chain)).walk_revisions()
+    scripts = scripts_of(chain).walk_revisions()
     return sorted((each.revision, getattr(each.module, "compatible_from", None)) for each in scripts)
 
 

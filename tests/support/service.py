@@ -212,7 +212,7 @@ def post_events(base_url: str, key: str) -> int:
 STORED = """
 import sys, json
 from pathlib import Path
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 connection = ChdbConnection(Path(sys.argv[1]))
 text = connection._query("SELECT project, name, user, id, counted, seq FROM mauve.events", "JSONCompactEachRow")
 sys.stdout.write(text)

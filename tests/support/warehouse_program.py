@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from mauve.stores.warehouse import EventRows, first_seq
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from support.service import eventually
 

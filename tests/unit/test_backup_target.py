@@ -8,7 +8,7 @@ import pytest
 from mauve.maintenance.backup_target import BackupTarget
 from mauve.stores.backups import BackupStoreError
 from mauve.stores.backups.disk import FolderBackupStore
-from mauve.stores.backups.s3.reader import ObjectReader
+from mauve.stores.backups.s3 import ObjectReader
 
 NAME = "mauve-20261116T020000000Z.mauve"
 

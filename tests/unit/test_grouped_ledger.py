@@ -7,7 +7,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Outcome, Payment
 from mauve.stores.ledger.group_commit import GROUP_ROWS_MAX, WAITING_ENTRIES_MAX, GroupedLedger
 from mauve.stores.ledger.reader import LedgerReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from support.ledger_entries import a_version, totals
@@ -294,7 +294,7 @@ def test_many_concurrent_requests_are_recorded_on_a_real_ledger(tmp_path):
     migrate(database, LEDGER)
 
     async def main():
-        ledger = GroupedLedger(SqlLedgerWriter(database))
+        ledger = GroupedLedger(LedgerWriter(database))
         try:
             payment = an_entry(1).payments[0]
             outcomes = await asyncio.gather(*(ledger.record(Entry([payment])) for _ in range(300)))

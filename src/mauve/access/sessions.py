@@ -13,7 +13,7 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.catalog import SignedIn
 
 if TYPE_CHECKING:
-    from mauve.stores.catalog.sessions import Sessions
+    from mauve.stores.catalog.users import Sessions
 
 IDLE_MS: Final = 7 * DAY_MS
 LIFETIME_MS: Final = 30 * DAY_MS

@@ -17,7 +17,7 @@ from mauve.core.problems import Code, Problem, unauthorized
 from mauve.core.secret import Secret
 
 if TYPE_CHECKING:
-    from mauve.stores.catalog.tokens import Tokens
+    from mauve.stores.catalog.credentials import Tokens
 
 _PREFIX: Final = "ctl_live_"
 _LOOKUP_CHARACTERS: Final = 16

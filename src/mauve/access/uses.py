@@ -8,9 +8,8 @@ from mauve.core.times import DAY_MS
 from mauve.stores.ingest_stats import DAYS_KEPT
 
 if TYPE_CHECKING:
-    from mauve.stores.catalog.keys import Keys
-    from mauve.stores.catalog.tokens import Tokens
-    from mauve.stores.ledger.ingest_stats import IngestStatsReader
+    from mauve.stores.catalog.credentials import Keys, Tokens
+    from mauve.stores.ledger.usage import IngestStatsReader
 
 USES_FLUSH_EVERY_S: Final = 20.0
 _OVERLAP_MS: Final = 120_000  # Processes write their uses at different times: look back far enough to miss none.

@@ -18,7 +18,7 @@ from mauve.stores.alerts import AlertStore, Channel, Subscriber
 from mauve.stores.alerts.outbox import Message, Room
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.deliveries import DeliveryReader
-from mauve.stores.ledger.ingest_stats import IngestStatsReader
+from mauve.stores.ledger.usage import IngestStatsReader
 
 MESSAGES_PER_HOUR_MAX: Final = 100  # of one organization, digests excluded
 TO_EACH_PER_HOUR_MAX: Final = 10  # if that is more, so that an alert to very many receivers is sent, too

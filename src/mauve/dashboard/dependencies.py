@@ -10,10 +10,9 @@ from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.numbers import Numbers
 from mauve.stores.ledger.deliveries import DeliveryReader
 from mauve.stores.ledger.imports import ImportLedger
-from mauve.stores.ledger.ingest_stats import IngestStatsReader
 from mauve.stores.ledger.payment_list import PaymentReader
 from mauve.stores.ledger.subscription_list import SubscriptionReader
-from mauve.stores.ledger.usage import UsageReader
+from mauve.stores.ledger.usage import IngestStatsReader, UsageReader
 from mauve.stores.limits.read_meter import ReadMeter
 
 

@@ -25,9 +25,12 @@ from mauve.demo.profiles import PROFILES, AppProfile
 from mauve.load.close_days import DayCloser
 from mauve.load.runner import note_first_events
 from mauve.stores.ingest_stats import ACCEPTED, IngestStats
-from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep
+from mauve.stores.ledger import LoadStep
+from mauve.stores.ledger.loading import LoadLedger
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.log import STREAM_MAX
-from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, WarehouseWriter, first_seq
+from mauve.stores.warehouse import ITEMS_PER_RECORD_MAX, EventRows, first_seq
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
 
 EMAIL: Final = "demo@example.com"
 _STREAM: Final = STREAM_MAX - 1  # No worker uses it, so the loader never looks for these rows in a log.
@@ -39,7 +42,7 @@ _PROPS: Final = ('{"source": "web"}', '{"source": "app", "version": "2.4"}')
 @dataclass(frozen=True, slots=True)
 class FillParts:
     control: ControlParts
-    warehouse: WarehouseWriter
+    warehouse: ClickHouseWarehouse
     ledger: LedgerWriter
     loading: LoadLedger
     days: DayCloser

@@ -7,7 +7,7 @@ import structlog
 
 from mauve.core.window import DAY, Window, sunday_of
 from mauve.stores.ledger.closed_days import ClosedDays
-from mauve.stores.warehouse import WarehouseSummary
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
 
 # Events are dated at most seven days back, plus a day because events received just before midnight load after it.
 _OPEN: Final = timedelta(days=9)
@@ -18,7 +18,7 @@ log = structlog.get_logger()
 class DayCloser:
     """Used by the loader's thread only."""
 
-    def __init__(self, closed: ClosedDays, warehouse: WarehouseSummary) -> None:
+    def __init__(self, closed: ClosedDays, warehouse: ClickHouseWarehouse) -> None:
         self._closed = closed
         self._warehouse = warehouse
 

@@ -9,7 +9,7 @@ import structlog
 
 from mauve.core.batch import arrival_of
 from mauve.core.clock import CLOCK_SLACK_MS, Clock
-from mauve.stores.ledger import LoadLedger
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, LogReader, StreamReader
 
 

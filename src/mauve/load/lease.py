@@ -7,7 +7,8 @@ from typing import Final
 import structlog
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger import LeaseStore, Turn
+from mauve.stores.ledger import Turn
+from mauve.stores.ledger.loading import LeaseStore
 
 TTL_S: Final = 4.0
 RENEW_EVERY_S: Final = 1.0

@@ -32,9 +32,11 @@ from mauve.load.rows import (
 )
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import REPEAT, SUPPRESSED, IngestStats
-from mauve.stores.ledger import DeadLetter, Intent, LoadLedger, LoadStep, Turn
+from mauve.stores.ledger import DeadLetter, Intent, LoadStep, Turn
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
-from mauve.stores.warehouse import RowsRefusedError, WarehouseWriter, last_numbers
+from mauve.stores.warehouse import RowsRefusedError, last_numbers
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
 
 IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = STEP_BYTES_MAX
@@ -60,7 +62,7 @@ class Loader:
         self,
         source: LogReader,
         ledger: LoadLedger,
-        warehouse: WarehouseWriter,
+        warehouse: ClickHouseWarehouse,
         clock: Clock,
         days: DayCloser,
         *,

@@ -18,7 +18,8 @@ from mauve.load.lag import are_loaded, ends_of
 from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger import LeaseLostError, LoadLedger
+from mauve.stores.ledger import LeaseLostError
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader, StreamReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 

@@ -11,7 +11,7 @@ from mauve.query.single_flight import Admissions, SingleFlight
 from mauve.stores.ledger.closed_days import ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.limits.read_meter import ReadMeter
-from mauve.stores.warehouse import WarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def _open_bucket(settings: BackupSettings, url: str) -> BackupStore:
     if match is None:
         raise MaintenanceRefusedError("the address of a bucket must have the form s3://BUCKET/PREFIX")
     try:
-        from mauve.stores.backups.s3.backup_store import Bucket, S3BackupStore  # noqa: PLC0415 - large, rarely needed
+        from mauve.stores.backups.s3 import Bucket, S3BackupStore  # noqa: PLC0415 - large, rarely needed
     except ModuleNotFoundError:
         raise MaintenanceRefusedError("s3:// needs the package boto3: install mauve[s3]") from None
     prefix = (match[2] or "").strip("/")

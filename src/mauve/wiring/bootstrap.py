@@ -9,11 +9,10 @@ from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
-from mauve.stores.catalog.catalog import Catalog
+from mauve.stores.catalog.catalog import Catalog, is_restored_copy, mark_original
 from mauve.stores.data_directory import exclusive_lock, make_private_directory, write_private_file
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, current_revision, newest_revision
-from mauve.stores.sql.restored_mark import is_restored_copy, mark_original
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.stores.warehouse.server.schema import SCHEMA_VERSION
 from mauve.wiring.clickhouse import prepare_warehouse

@@ -23,10 +23,9 @@ from mauve.query.numbers import Numbers
 from mauve.stores.alerts import AlertStore
 from mauve.stores.ledger.deliveries import DeliveryReader
 from mauve.stores.ledger.imports import ImportLedger
-from mauve.stores.ledger.ingest_stats import IngestStatsReader
 from mauve.stores.ledger.payment_list import PaymentReader
 from mauve.stores.ledger.subscription_list import SubscriptionReader
-from mauve.stores.ledger.usage import UsageReader
+from mauve.stores.ledger.usage import IngestStatsReader, UsageReader
 from mauve.stores.limits.token_buckets import SqlTokenBuckets
 from mauve.urls import http_url
 from mauve.wiring.databases import open_catalog_database, open_ledger_database

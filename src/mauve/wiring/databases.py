@@ -9,10 +9,9 @@ import sqlalchemy as sa
 
 from mauve.config import Settings
 from mauve.stores.catalog.catalog import Catalog
-from mauve.stores.ledger import LedgerWriter, LoadLedger
 from mauve.stores.ledger.deliveries import DeliveryReader
-from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.loading import LoadLedger
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.dialects import CONNECTIONS_MAX, STATEMENT_S_MAX
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, program_name
@@ -80,13 +79,13 @@ def identity_of(catalog: Database) -> str | None:
 @contextmanager
 def open_load_ledger(settings: Settings) -> Iterator[LoadLedger]:
     with closing(open_ledger_database(settings)) as database:
-        yield SqlLoadLedger(database)
+        yield LoadLedger(database)
 
 
 @contextmanager
 def open_ledger_writer(settings: Settings) -> Iterator[LedgerWriter]:
     """Open the ledger for a program that writes directly, whether or not the service is running."""
-    with closing(SqlLedgerWriter(open_ledger_database(settings))) as writer:
+    with closing(LedgerWriter(open_ledger_database(settings))) as writer:
         yield writer
 
 

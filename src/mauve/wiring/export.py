@@ -3,7 +3,7 @@
 from mauve.config import Settings
 from mauve.stores.export import EventExport
 from mauve.stores.ledger.export import LedgerExport
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.export import ClickHouseEventExport
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.server import address_from, open_for_maintenance

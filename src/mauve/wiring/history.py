@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from mauve.config import Settings
 from mauve.stores.imports import ImportWarehouse
 from mauve.stores.ledger.imports import ImportLedger
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.server import ServerAddress, address_from, open_for_maintenance

@@ -23,7 +23,7 @@ from mauve.stores.catalog.published import CHANNEL, Published
 from mauve.stores.data_directory import has_room
 from mauve.stores.ledger.group_commit import GroupedLedger
 from mauve.stores.ledger.usage import UsageReader
-from mauve.stores.ledger.writer import SqlLedgerWriter
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.wiring.bootstrap import open_vault
 from mauve.wiring.cluster import is_shared
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
@@ -50,7 +50,7 @@ async def ingest_parts(
             open_accepted_exchange(settings, stream) as exchange,
         ):
             log, own = await open_log_writer(settings, stream)
-            ledger = GroupedLedger(SqlLedgerWriter(database))
+            ledger = GroupedLedger(LedgerWriter(database))
             fairness = LoopFairness()
             clock = clock or SystemClock()
             caps = EventCaps(own, keyring, UsageReader(database), exchange, clock)

@@ -18,8 +18,7 @@ from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.catalog.catalog import Catalog, Installation
 from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
-from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.recovery import keep_dead_letters
+from mauve.stores.ledger.loading import LoadLedger, keep_dead_letters
 from mauve.stores.log import LogReader, LogWriter, StreamReader
 from mauve.stores.log.files.maintenance import SegmentLogMaintenance
 from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
@@ -171,7 +170,7 @@ def _continue_lost_streams(settings: Settings, stream: int) -> None:
     is_empty = not list_segments(LOCAL_DISK, stream_directory(path, stream))
     with closing(open_ledger_database(settings)) as database:
         try:
-            positions = SqlLoadLedger(database).positions()
+            positions = LoadLedger(database).positions()
         except StoreUnavailableError:
             if is_empty:
                 raise

@@ -5,10 +5,11 @@ import structlog
 from mauve.core.clock import SystemClock
 from mauve.core.times import DAY_MS
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.ledger import LoadLedger, LoadStep
+from mauve.stores.ledger import LoadStep
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.log import LogReader
-from mauve.stores.warehouse.server.backup import recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress
+from mauve.stores.warehouse.server.warehouse import recount_ids
 
 ID_DAYS = 9  # how long ids are kept
 

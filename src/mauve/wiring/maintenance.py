@@ -18,10 +18,10 @@ from mauve.maintenance.retention import Forgotten, Retention
 from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.log.files.copy import copy_unloaded
 from mauve.stores.maintenance import Frozen, WarehouseMaintenance
+from mauve.stores.sql.copy import SqliteSnapshot
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
-from mauve.stores.sql.snapshot import SqliteSnapshot
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.maintenance import ChdbMaintenance, RowMaintenance
 from mauve.stores.warehouse.schema import FROZEN_FOLDER, KEPT_TABLES
 from mauve.stores.warehouse.server.server import address_from, open_for_maintenance

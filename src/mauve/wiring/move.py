@@ -35,14 +35,14 @@ from mauve.stores.sql.copy import copy_tables, count_rows, forget_progress, has_
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG, LEDGER, current_revision, migrate
 from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
-from mauve.stores.warehouse.chdb.copy import copy_warehouse, count_warehouse
+from mauve.stores.warehouse.chdb import ChdbConnection
+from mauve.stores.warehouse.copy import copy_warehouse, count_warehouse
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.schema import begin_copy, create_database, end_copy
 from mauve.stores.warehouse.server.schema import check_server as check_clickhouse
 from mauve.stores.warehouse.server.schema import migrate as migrate_clickhouse
 from mauve.stores.warehouse.server.server import address_from, open_for_maintenance, open_for_reading
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.bootstrap import check_server, prepare_databases
 from mauve.wiring.clickhouse import holds_rows, is_on_server, note_server
 from mauve.wiring.databases import (
@@ -255,8 +255,8 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
     with (
         closing(ChdbConnection(path)) as source,
         closing(open_for_maintenance(address)) as target,
-        closing(ClickHouseWarehouseReader(lambda: ChdbConnection(path))) as before,
-        closing(ClickHouseWarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
+        closing(WarehouseReader(lambda: ChdbConnection(path))) as before,
+        closing(WarehouseReader(lambda: open_for_reading(address, _COMPARISON_S_MAX))) as after,
     ):
         for statement in TABLES:  # It may never have been opened.
             source.run(statement)

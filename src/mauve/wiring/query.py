@@ -18,7 +18,7 @@ from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.limits.read_meter_sql import SqlReadMeter
 from mauve.stores.sql.database import Database
-from mauve.stores.warehouse import WarehouseReader
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.paths import read_meter_path
 

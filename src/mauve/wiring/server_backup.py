@@ -19,20 +19,19 @@ from mauve.load.lag import oldest_waiting_at
 from mauve.load.lease import TTL_S
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerPlaces
-from mauve.stores.catalog.catalog import Catalog
+from mauve.stores.catalog.catalog import Catalog, mark_original
 from mauve.stores.imports import source_of
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
-from mauve.stores.ledger.recovery import (
+from mauve.stores.ledger.loading import (
+    LeaseStore,
+    LoadLedger,
     raise_import_number,
     raise_outbox_head,
     skip_lost_records,
     unknown_imports,
 )
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.restored_mark import mark_original
-from mauve.stores.warehouse.server.backup import last_received_at, last_stored_numbers, recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress, address_from
+from mauve.stores.warehouse.server.warehouse import last_received_at, last_stored_numbers, recount_ids
 from mauve.wiring.bootstrap import prepare_databases, prepare_restored
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import processes_connected
@@ -109,8 +108,8 @@ def reconcile(
     prepare_restored(settings)
     undone = _undo_unknown_imports(settings, address)
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
-        given_up = settle_lost_records(SqlLoadLedger(database), log, address, gives_up=without_lost)
-        oldest_us = oldest_waiting_at(SqlLoadLedger(database), stream_readers(settings, log))
+        given_up = settle_lost_records(LoadLedger(database), log, address, gives_up=without_lost)
+        oldest_us = oldest_waiting_at(LoadLedger(database), stream_readers(settings, log))
         since_ms = None if oldest_us is None else oldest_us // 1000
         if since_ms is not None:
             recount_ids(address, since_ms - _CLOCK_DIFFERENCE_MS_MAX)
@@ -124,7 +123,7 @@ def _refuse_while_served(settings: Settings) -> None:
     """Refuse while a process is connected. A lease in the dump expires unless its loader is running."""
     gives_up_at = time.monotonic() + _TURN_S_MAX
     with closing(open_ledger_database(settings)) as database:
-        while (turn := SqlLeaseStore(database).current()) is not None:
+        while (turn := LeaseStore(database).current()) is not None:
             if time.monotonic() > gives_up_at:
                 raise MaintenanceRefusedError(
                     f"the machine {turn.holder} is loading: stop every service, and run this again"

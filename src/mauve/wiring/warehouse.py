@@ -13,18 +13,17 @@ from mauve.load.lease import TTL_S, LoaderLease
 from mauve.load.loader import Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.catalog.catalog import Catalog
-from mauve.stores.ledger.closed_days import SqlClosedDays
-from mauve.stores.ledger.load_lease import SqlLeaseStore
-from mauve.stores.ledger.loading import SqlLoadLedger
+from mauve.stores.ledger.closed_days import ClosedDays
+from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.sql.database import Database
-from mauve.stores.warehouse import WarehouseReader
-from mauve.stores.warehouse.chdb.connection import ChdbConnection
+from mauve.stores.warehouse import Connection
+from mauve.stores.warehouse.chdb import ChdbConnection
 from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.server import address_from, open_for_loading, open_for_reading
 from mauve.stores.warehouse.server.warehouse import ServerWarehouse
 from mauve.stores.warehouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
-from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
+from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.databases import (
     open_catalog_database,
     open_lease_database,
@@ -39,9 +38,9 @@ from mauve.wiring.paths import warehouse_path
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
     """Return a warehouse reader, on a server or in the process that loads. It opens on first use."""
     if settings.warehouse_url is None:
-        return ClickHouseWarehouseReader(lambda: _embedded_read_connection(settings))
+        return WarehouseReader(lambda: _embedded_read_connection(settings))
     address = address_from(settings.warehouse_url)
-    return ClickHouseWarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
+    return WarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
 
 
 def ping_warehouse(settings: Settings) -> None:
@@ -51,7 +50,7 @@ def ping_warehouse(settings: Settings) -> None:
             connection.rows("SELECT 1")
 
 
-def _embedded_read_connection(settings: Settings) -> ReadConnection:
+def _embedded_read_connection(settings: Settings) -> Connection:
     connection = ChdbConnection(warehouse_path(settings.data))
     for statement in TABLES:  # A reader may open before the loader does.
         connection.run(statement)
@@ -75,8 +74,8 @@ def open_load_parts(settings: Settings) -> LoadParts:
         # A loader stuck in a transaction must not block the lease for longer than it lasts.
         ledger_database = opened.enter_context(closing(open_ledger_database(settings, idle_s=TTL_S)))
         lease_database = opened.enter_context(closing(open_lease_database(settings, TTL_S)))
-        ledger = SqlLoadLedger(ledger_database)
-        days = DayCloser(SqlClosedDays(ledger_database), warehouse)
+        ledger = LoadLedger(ledger_database)
+        days = DayCloser(ClosedDays(ledger_database), warehouse)
         catalog = Catalog(opened.enter_context(closing(open_catalog_database(settings))))
         clock = SystemClock()
         source = opened.enter_context(closing(open_log_reader(settings)))
@@ -97,7 +96,7 @@ def open_load_parts(settings: Settings) -> LoadParts:
 
 def _lease(settings: Settings, ledger: Database) -> LoaderLease:
     """Return this machine's loader lease. The lock on a local data directory rules out other loaders."""
-    store = SqlLeaseStore(ledger)
+    store = LeaseStore(ledger)
     if settings.database_url is None:
         return LoaderLease(store, "this directory", renew_every_s=None)
     return LoaderLease(store, machine_of(settings))
@@ -107,7 +106,7 @@ def _lease(settings: Settings, ledger: Database) -> LoaderLease:
 def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = None) -> Iterator[LoadLag]:
     """Open the lag check of this process's loader."""
     with closing(open_ledger_database(settings)) as database, ExitStack() as opened:
-        ledger = SqlLoadLedger(database)
+        ledger = LoadLedger(database)
         source: LogReader | None = None
 
         def oldest() -> int | None:
@@ -127,5 +126,5 @@ def fill_parts(settings: Settings, control: ControlParts) -> Iterator[FillParts]
         open_ledger_writer(settings) as ledger,
         closing(open_ledger_database(settings)) as database,
     ):
-        days = DayCloser(SqlClosedDays(database), store)
-        yield FillParts(control, store, ledger, SqlLoadLedger(database), days)
+        days = DayCloser(ClosedDays(database), store)
+        yield FillParts(control, store, ledger, LoadLedger(database), days)

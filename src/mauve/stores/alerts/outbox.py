@@ -4,15 +4,13 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.stores.catalog.minting import lock_organization
+from mauve.stores.catalog.credentials import lock_organization
 from mauve.stores.catalog.schema import alert_messages
-from mauve.stores.sql.database import Database
-
-Record = TypeVar("Record")
+from mauve.stores.sql.database import SqlStore, records_from
 
 _DIGEST: Final = "digest"  # The number of members limits the number of these.
 _COLUMNS: Final = [column for column in alert_messages.c if column.name != "claimed_until"]
@@ -53,27 +51,7 @@ class Room:
     since: int
 
 
-class Part:
-    """A part of the store of alerts."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def _read(self, query: sa.Select[Any], kind: type[Record]) -> list[Record]:
-        with self._database.reading() as tx:
-            return records(tx, query, kind)
-
-    def _write(self, statement: sa.Update | sa.Delete) -> int:
-        """Execute a statement; return the number of rows it changed."""
-        with self._database.writing() as tx:
-            return tx.execute(statement).rowcount
-
-
-def records(tx: sa.Connection, query: sa.Executable, kind: type[Record]) -> list[Record]:
-    return [kind(**row._mapping) for row in tx.execute(query)]  # noqa: SLF001 - SQLAlchemy's public name for it
-
-
-class Messages(Part):
+class Messages(SqlStore):
     """A message is claimed before it is sent; if the sender dies, the claim expires, and another sends it."""
 
     def add(self, messages: Sequence[Message], room: Room) -> bool:
@@ -88,7 +66,7 @@ class Messages(Part):
         """Return the organization's messages, newest first."""
         query = sa.select(*_COLUMNS).where(alert_messages.c.org_id == org_id)
         newest_first = query.order_by(alert_messages.c.created_at.desc(), alert_messages.c.message_id)
-        return self._read(newest_first.limit(count_max), Message)
+        return self._records(newest_first.limit(count_max), Message)
 
     def claim(
         self, now_ms: int, claim_ms: int, count_max: int, of_organization_max: int, mail_until: int | None = None
@@ -112,7 +90,7 @@ class Messages(Part):
             chosen = sorted(tx.execute(_fair_choice(is_due, of_organization_max).limit(count_max)).scalars())
             claim = sa.update(alert_messages).where(is_due).returning(*_COLUMNS)
             claim = claim.values(claimed_until=now_ms + claim_ms, attempts=alert_messages.c.attempts + 1)
-            claims = [records(tx, claim.where(alert_messages.c.message_id == each), Message) for each in chosen]
+            claims = [records_from(tx, claim.where(alert_messages.c.message_id == each), Message) for each in chosen]
         return sorted(itertools.chain(*claims), key=lambda message: (message.due_at, message.message_id))
 
     def finish(self, message: Message, state: MessageState, at: int, failure: str | None, notice: str) -> None:
@@ -125,8 +103,7 @@ class Messages(Part):
 
     def count_waiting(self) -> int:
         """Return the number of messages that are neither sent nor given up."""
-        with self._database.reading() as tx:
-            return tx.execute(sa.select(sa.func.count()).select_from(alert_messages).where(~_IS_DONE)).scalar_one()
+        return int(self._scalar(sa.select(sa.func.count()).select_from(alert_messages).where(~_IS_DONE)))
 
     def prune(self, before: int, of_organization_max: int) -> None:
         """Delete finished messages created before a moment, and the oldest of an organization that has too many."""
@@ -143,7 +120,7 @@ class Messages(Part):
         # If the message was claimed again since, the later claim decides.
         is_ours = alert_messages.c.attempts == message.attempts
         update = sa.update(alert_messages).where(alert_messages.c.message_id == message.message_id, is_ours)
-        self._write(update.values(changes))
+        self._execute(update.values(changes))
 
 
 def has_room(tx: sa.Connection, messages: Sequence[Message], room: Room) -> bool:

@@ -41,5 +41,5 @@ class BackupStore(Protocol):
     def delete(self, name: str) -> None: ...
 
     def sweep(self, before_ms: int) -> int:
-        """Remove what writers left that died before a moment; return how many there were."""
+        """Remove incomplete backups begun before a moment; return their number."""
         ...

@@ -1,17 +1,18 @@
-"""Apps and their projects: a live one from the start, a test one from the first test secret on."""
+"""Apps, their projects and their sealed webhook secrets. An app's first test secret creates its test project."""
 
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import asdict
 
 import sqlalchemy as sa
 
-from mauve.core.app import App, AppType, Environment, Ownership
+from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
-from mauve.stores.catalog import AppChanges, NewApp, NewKey, TallyCheck
-from mauve.stores.catalog.keys import insert_key
-from mauve.stores.catalog.minting import lock_in_order, tally
+from mauve.stores.catalog import AppChanges, NewApp, NewKey, SavedSecret, SealedSecret, TallyCheck
+from mauve.stores.catalog.credentials import insert_key, lock_in_order, tally
 from mauve.stores.catalog.published import prune, publish
-from mauve.stores.catalog.schema import apps, keys, projects, webhook_secrets
-from mauve.stores.sql.database import Database
+from mauve.stores.catalog.schema import alert_channels, apps, keys, projects, webhook_secrets
+from mauve.stores.sql.database import SqlStore, record_from
+from mauve.stores.sql.dialects import upsert_replacing
 
 _live = projects.alias("live")
 _test = projects.alias("test")
@@ -35,28 +36,17 @@ _APP = (
 )
 
 
-class Apps:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Apps(SqlStore):
     def create(self, app: NewApp, first_key: NewKey, check: TallyCheck) -> App:
         """Store the app, its live project and its first key, and publish them."""
         with self._database.writing() as tx:
             check(tally(tx, app.org_id, first_key.minted_by))
-            tx.execute(
-                sa.insert(apps).values(
-                    app_id=app.app_id,
-                    org_id=app.org_id,
-                    name=app.name,
-                    ownership=app.ownership,
-                    type=app.type,
-                    created_at=app.created_at,
-                )
-            )
+            row = {name: value for name, value in asdict(app).items() if name in apps.c}
+            tx.execute(sa.insert(apps).values(row))
             insert_project(tx, app.public_id, app.app_id, Environment.LIVE, app.created_at)
             insert_key(tx, app.app_id, app.public_id, first_key)
             publish(tx, dict(_published_of(app.app_id)))
-            return _app_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one())
+            return record_from(tx.execute(_APP.where(apps.c.app_id == app.app_id)).one(), App)
 
     def all_of(self, org_id: str) -> list[App]:
         """Return the organization's apps that are not archived, oldest first."""
@@ -71,19 +61,18 @@ class Apps:
 
         A foreign id takes as long as a missing one.
         """
-        return self._one(_is(org_id, app_id))
+        return self._first(_APP.where(_is(org_id, app_id)), App)
 
     def find_anywhere(self, app_id: str) -> App | None:
         """Return the app of any organization: for the operator only."""
-        return self._one(apps.c.app_id == app_id)
+        return self._first(_APP.where(apps.c.app_id == app_id), App)
 
     def change(self, org_id: str, app_id: str, changes: AppChanges) -> App | None:
-        columns = {"name": changes.name, "ownership": changes.ownership, "type": changes.type}
-        given = {name: value for name, value in columns.items() if value is not None}
+        given = {name: value for name, value in asdict(changes).items() if value is not None}
         with self._database.writing() as tx:
             tx.execute(sa.update(apps).where(_is(org_id, app_id)).values(given))
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
-        return None if row is None else _app_from(row)
+        return None if row is None else record_from(row, App)
 
     def archive(self, org_id: str, app_id: str, at: int) -> App | None:
         """Archive the app once; publish its keys, projects and secrets as revoked or missing."""
@@ -100,7 +89,7 @@ class Apps:
             if tx.execute(sa.update(apps).where(needs_change).values(archived_at=at)).rowcount:
                 publish(tx, dict(_published_of(app_id)))
             row = tx.execute(_APP.where(_is(org_id, app_id))).one_or_none()
-        return None if row is None else _app_from(row)
+        return None if row is None else record_from(row, App)
 
     def delete(self, org_id: str, app_id: str) -> bool:
         """Delete an archived app with its keys, projects and secrets.
@@ -124,18 +113,11 @@ class Apps:
             projects.c.public_id == public_id, projects.c.environment == Environment.LIVE
         )
         is_later = apps.c.first_event_at.is_(None) | (apps.c.first_event_at > at)
-        with self._database.writing() as tx:
-            tx.execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))
+        self._execute(sa.update(apps).where(apps.c.app_id.in_(live), is_later).values(first_event_at=at))
 
     def _list(self, org_id: str, condition: sa.ColumnElement[bool]) -> list[App]:
         query = _APP.where((apps.c.org_id == org_id) & condition).order_by(apps.c.created_at, apps.c.app_id)
-        with self._database.reading() as tx:
-            return [_app_from(row) for row in tx.execute(query)]
-
-    def _one(self, condition: sa.ColumnElement[bool]) -> App | None:
-        with self._database.reading() as tx:
-            row = tx.execute(_APP.where(condition)).one_or_none()
-        return None if row is None else _app_from(row)
+        return self._records(query, App)
 
 
 def _is(org_id: str, app_id: str) -> sa.ColumnElement[bool]:
@@ -152,24 +134,53 @@ def _published_of(app_id: str) -> list[tuple[sa.Table, sa.ColumnElement[bool]]]:
     ]
 
 
-def _app_from(row: sa.Row[Any]) -> App:
-    return App(
-        app_id=row.app_id,
-        org_id=row.org_id,
-        public_id=row.public_id,
-        test_public_id=row.test_public_id,
-        name=row.name,
-        ownership=Ownership(row.ownership),
-        type=AppType(row.type),
-        first_event_at=row.first_event_at,
-        has_biller_a_webhook=bool(row.has_biller_a_webhook),
-        has_biller_b_webhook=bool(row.has_biller_b_webhook),
-        created_at=row.created_at,
-        archived_at=row.archived_at,
-    )
-
-
 def insert_project(tx: sa.Connection, public_id: str, app_id: str, environment: Environment, created_at: int) -> None:
     """Store a project within the caller's transaction, which publishes it."""
     row = {"public_id": public_id, "app_id": app_id, "environment": environment, "created_at": created_at}
     tx.execute(sa.insert(projects).values(row))
+
+
+class WebhookSecrets(SqlStore):
+    def put(self, secret: SealedSecret, public_id_if_new: str) -> str:
+        """Store and publish the secret in place of any earlier one; return its project's public id.
+
+        The first secret in an app's test environment creates the test project with the given id. A placeholder
+        replaces nothing.
+        """
+        with self._database.writing() as tx:
+            # Lock the app's row, so that two first secrets do not create two test projects (PostgreSQL; SQLite has one
+            # writer anyway).
+            tx.execute(sa.select(apps.c.app_id).where(apps.c.app_id == secret.app_id).with_for_update())
+            of_environment = (projects.c.app_id == secret.app_id) & (projects.c.environment == secret.environment)
+            known = tx.execute(sa.select(projects.c.public_id).where(of_environment)).scalar_one_or_none()
+            public_id = public_id_if_new if known is None else known
+            if known is None:
+                insert_project(tx, public_id, secret.app_id, secret.environment, secret.saved_at)
+            if _replace(tx, secret, public_id):
+                is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
+                is_new = (projects.c.public_id == public_id_if_new) & (projects.c.app_id == secret.app_id)
+                publish(tx, {projects: is_new, webhook_secrets: is_it})
+        return public_id
+
+    def saved_for(self, app_id: str) -> list[SavedSecret]:
+        """Return which secrets an app has, in both environments."""
+        columns = sa.select(projects.c.environment, webhook_secrets)
+        query = columns.join(projects, projects.c.public_id == webhook_secrets.c.public_id)
+        query = query.where(projects.c.app_id == app_id).order_by(projects.c.environment, webhook_secrets.c.provider)
+        return self._records(query, SavedSecret)
+
+    def all_sealed(self) -> Iterator[bytes]:
+        """Yield all that is sealed, channels of alerts included, to find which master keys are still needed."""
+        with self._database.reading() as tx:
+            yield from tx.execute(sa.select(webhook_secrets.c.sealed)).scalars()
+            yield from tx.execute(sa.select(alert_channels.c.sealed)).scalars()
+
+
+def _replace(tx: sa.Connection, secret: SealedSecret, public_id: str) -> bool:
+    """Store the secret; return False if a placeholder would have replaced another."""
+    is_it = (webhook_secrets.c.public_id == public_id) & (webhook_secrets.c.provider == secret.provider)
+    if secret.is_placeholder and tx.execute(sa.select(webhook_secrets.c.provider).where(is_it)).first() is not None:
+        return False
+    row = {column.name: getattr(secret, column.name) for column in webhook_secrets.c if column.name != "public_id"}
+    tx.execute(upsert_replacing(tx.dialect.name, webhook_secrets), row | {"public_id": public_id})
+    return True

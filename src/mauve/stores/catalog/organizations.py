@@ -1,20 +1,18 @@
 """Organizations with their standing and limits."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import sqlalchemy as sa
 
-from mauve.core.organization import Limits, Organization, Standing
+from mauve.core.organization import Limits, Organization
 from mauve.stores.catalog.published import publish
 from mauve.stores.catalog.schema import organizations
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore, record_from
 
 
-class Organizations:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class Organizations(SqlStore):
     def create(self, organization: Organization) -> None:
         with self._database.writing() as tx:
             insert_organization(tx, organization)
@@ -57,23 +55,9 @@ def _find(tx: sa.Connection, org_id: str) -> Organization | None:
 
 
 def _changeable_columns(organization: Organization) -> dict[str, object]:
-    return {
-        "name": organization.name,
-        "standing": organization.standing,
-        "grace_ends_at": organization.grace_ends_at,
-        "event_cap": organization.limits.event_cap,
-        "reads_per_minute": organization.limits.reads_per_minute,
-        "agent_queries": organization.limits.agent_queries,
-        "raw_scans": organization.limits.raw_scans,
-    }
+    names = ("name", "standing", "grace_ends_at")
+    return {name: getattr(organization, name) for name in names} | asdict(organization.limits)
 
 
 def organization_from(row: sa.Row[Any]) -> Organization:
-    return Organization(
-        org_id=row.org_id,
-        name=row.name,
-        standing=Standing(row.standing),
-        grace_ends_at=row.grace_ends_at,
-        limits=Limits(row.event_cap, row.reads_per_minute, row.agent_queries, row.raw_scans),
-        created_at=row.created_at,
-    )
+    return record_from(row, Organization, limits=record_from(row, Limits))

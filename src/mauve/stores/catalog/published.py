@@ -12,9 +12,7 @@ import sqlalchemy as sa
 import structlog
 
 from mauve.core.app import Environment
-from mauve.core.biller import Provider
-from mauve.core.credential import KeyKind, Scope
-from mauve.core.organization import Standing
+from mauve.core.credential import Scope
 from mauve.stores.catalog.schema import apps, keys, organizations, projects, published, tokens, webhook_secrets
 from mauve.stores.published import (
     Changes,
@@ -25,8 +23,8 @@ from mauve.stores.published import (
     PublishedSecret,
     PublishedToken,
 )
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import now_ms, upsert
+from mauve.stores.sql.database import SqlStore, record_from
+from mauve.stores.sql.dialects import now_ms, upsert_replacing
 
 CHANNEL: Final = "mauve_published"
 _LOCK: Final = 0x6D61757666  # any number that other programs in the same database do not use
@@ -50,31 +48,19 @@ def publish(tx: sa.Connection, rows: Mapping[sa.Table, sa.ColumnElement[bool]]) 
     """Publish the current state of these rows. Call it last in a transaction: it takes a lock that all share."""
     if tx.dialect.name != "sqlite":  # SQLite has one writer.
         tx.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
-    insert = upsert(tx.dialect.name, published)
-    replace = insert.on_conflict_do_update(
-        index_elements=[published.c.kind, published.c.id],
-        set_={name: insert.excluded[name] for name in ("revision", "record", "committed_at")},
-    )
     at: int = tx.execute(sa.select(now_ms(tx.dialect.name))).scalar_one()
     # At least the time: after a failover that lost the last commits, their revisions must not be used again.
     revision = max(tx.execute(_NEWEST).scalar_one(), at * _REVISIONS_PER_MS)
     for table, condition in rows.items():
-        query, record_from = _SOURCES[table]
-        values = []
-        for row in tx.execute(query.where(condition)):
-            revision += 1
-            kind, record_id, record = record_from(row)
-            values.append(
-                {
-                    "kind": kind,
-                    "id": record_id,
-                    "revision": revision,
-                    "record": _encoder.encode(record),
-                    "committed_at": at,
-                }
-            )
+        query, published_from = _SOURCES[table]
+        found = [published_from(row) for row in tx.execute(query.where(condition))]
+        values = [
+            {"kind": kind, "id": id_, "revision": number, "record": _encoder.encode(record), "committed_at": at}
+            for number, (kind, id_, record) in enumerate(found, revision + 1)
+        ]
         if values:
-            tx.execute(replace, values)
+            tx.execute(upsert_replacing(tx.dialect.name, published), values)
+        revision += len(values)
     if tx.dialect.name != "sqlite":
         tx.execute(sa.select(sa.func.pg_notify(CHANNEL, "")))
 
@@ -94,11 +80,8 @@ def prune(tx: sa.Connection) -> None:
     tx.execute(sa.delete(published).where(is_orphan, is_old, published.c.revision < _NEWEST.scalar_subquery()))
 
 
-class Published:
+class Published(SqlStore):
     """Reads what was published. Safe to use from several threads."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def changes_since(self, revision: int) -> Changes:
         records: list[PublishedRecord] = []
@@ -135,65 +118,28 @@ _Published = tuple[str, str, PublishedRecord]  # its kind and id, under which it
 
 
 def _organization_from(row: sa.Row[Any]) -> _Published:
-    record = PublishedOrganization(
-        org_id=row.org_id,
-        standing=Standing(row.standing),
-        grace_ends_at=row.grace_ends_at,
-        event_cap=row.event_cap,
-        reads_per_minute=row.reads_per_minute,
-        agent_queries=row.agent_queries,
-        raw_scans=row.raw_scans,
-    )
-    return "organization", row.org_id, record
+    return "organization", row.org_id, record_from(row, PublishedOrganization)
 
 
 def _key_from(row: sa.Row[Any]) -> _Published:
-    record = PublishedKey(
-        key_id=row.key_id,
-        digest=row.digest,
-        kind=KeyKind(row.kind),
-        environment=Environment(row.environment),
-        public_id=row.public_id,
-        app_id=row.app_id,
-        org_id=row.org_id,
-        revoked=row.revoked or row.archived_at is not None,
-    )
-    return "key", row.key_id, record
+    revoked = row.revoked or row.archived_at is not None
+    return "key", row.key_id, record_from(row, PublishedKey, revoked=revoked)
 
 
 def _token_from(row: sa.Row[Any]) -> _Published:
-    record = PublishedToken(
-        lookup_id=row.lookup_id,
-        digest=row.digest,
-        org_id=row.org_id,
-        environment=Environment.LIVE,  # test tokens are reserved: none can be minted
-        scopes=scopes_from(row.scopes),
-        revoked=row.revoked,
-    )
-    return "token", row.lookup_id, record
+    # Test tokens are reserved: none can be minted.
+    others = {"environment": Environment.LIVE, "scopes": scopes_from(row.scopes)}
+    return "token", row.lookup_id, record_from(row, PublishedToken, **others)
 
 
 def _project_from(row: sa.Row[Any]) -> _Published:
-    record = PublishedProject(
-        public_id=row.public_id,
-        app_id=row.app_id,
-        org_id=row.org_id,
-        environment=Environment(row.environment),
-        archived=row.archived_at is not None,
-    )
-    return "project", row.public_id, record
+    return "project", row.public_id, record_from(row, PublishedProject, archived=row.archived_at is not None)
 
 
 def _secret_from(row: sa.Row[Any]) -> _Published:
-    record = PublishedSecret(
-        public_id=row.public_id,
-        provider=Provider(row.provider),
-        environment=Environment(row.environment),
-        app_id=row.app_id,
-        org_id=row.org_id,
-        sealed=row.sealed if row.archived_at is None else b"",
-        archived=row.archived_at is not None,
-    )
+    is_archived = row.archived_at is not None
+    sealed = b"" if is_archived else row.sealed
+    record = record_from(row, PublishedSecret, sealed=sealed, archived=is_archived)
     return "secret", record.record_id, record
 
 

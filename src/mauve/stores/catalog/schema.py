@@ -1,4 +1,4 @@
-"""The tables as queries see them. The migrations create them; a test keeps the two in step."""
+"""The catalog's tables. Its migrations create them; a test keeps the two in sync."""
 
 from typing import Final
 
@@ -128,7 +128,7 @@ webhook_secrets: Final = sa.Table(
     sa.Column("is_placeholder", sa.Boolean, nullable=False),
 )
 
-# What every process holds in memory of the tables above. Only the newest state of each row: its revision moves on.
+# The part of the tables above that every process keeps in memory: the newest state of each row, under its revision.
 published: Final = sa.Table(
     "published",
     metadata,
@@ -206,7 +206,7 @@ alert_channels: Final = sa.Table(
     sa.Column("org_id", sa.ForeignKey("organizations.org_id", ondelete="CASCADE"), nullable=False, index=True),
     sa.Column("kind", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
-    sa.Column("masked", sa.Text, nullable=False),  # the address without what is secret in it
+    sa.Column("masked", sa.Text, nullable=False),  # the address without its secrets
     sa.Column("sealed", sa.LargeBinary, nullable=False),  # address and signing secret, as JSON
     sa.Column("created_at", sa.BigInteger, nullable=False),
     sa.Column("created_by", sa.Text, nullable=False),

@@ -6,14 +6,13 @@ Money is summed in integers of any size, so nothing is rounded or overflows.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
 from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 from mauve.stores.ingest_stats import IngestStats
-from mauve.stores.log import LogRecord
 
 CLIENT: Final = "api"
 """The source of payments that clients send themselves."""
@@ -141,114 +140,6 @@ class LoadStep:
     ingest_stats: IngestStats | None = None
     positions_before: Mapping[int, int] = field(default_factory=dict)  # of the same streams; missing: none so far
     turn: Turn | None = None  # None: the caller knows that no loader is running
-
-
-class LedgerWriter(Protocol):
-    """Ingest's writer of money.
-
-    - `record` applies all entries in one transaction, durable when it returns. Outcomes are in the order of the
-      payments, one list per entry.
-    - The first payment with an id is kept permanently. A later one is a duplicate if its digest is equal and its
-      claimed time is equal or missing on either side; otherwise it is a conflict, even within one entry. Billers
-      report a payment with varying times, so the claimed time of theirs is ignored.
-    - A part of a payment is accepted only in the entry in which that payment is accepted; otherwise it is a conflict,
-      unless it is already recorded.
-    - An accepted payment is added to its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
-      one event of its organization in the billing period of `received_at` if a client sent it, and marks its project
-      as seen, in the same transaction.
-    - A subscription version is appended. The current row is the version with the highest `at`, then the highest rank,
-      then, without ranks, the last recorded. A version with a rank is recorded once: a second one with the same `at`
-      and rank is a repeat.
-    - The history of MRR is always exact: a version of any date changes it in the same transaction.
-    - Deliveries and tallies are recorded as in `ledger.deliveries`, ingest stats as in `ledger.ingest_stats`. A
-      delivery with payments in conflict is recorded as a conflict, with the rows that were accepted.
-    """
-
-    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]: ...
-
-    def close(self) -> None: ...
-
-
-class LoadLedger(Protocol):
-    """The loader's state, and the events that were sent with payments."""
-
-    def positions(self) -> dict[int, int]: ...
-
-    def intend(self, intent: Intent, turn: Turn | None) -> None:
-        """Record the range that is about to be committed to the warehouse, replacing any other.
-
-        Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError` and change
-        nothing unless the positions are those before the range.
-        """
-        ...
-
-    def intent(self) -> Intent | None:
-        """Return the unfinished range, which may be partly or fully stored in the warehouse."""
-        ...
-
-    def finish(self, step: LoadStep) -> None:
-        """Commit the step in one transaction: advance positions, add counts, keep the earliest first events.
-
-        Clear the intent. Raise `LeaseLostError` and change nothing if another turn has begun. Raise `StepOutdatedError`
-        and change nothing unless the positions are still those before the step, so that a step finished twice is
-        committed once.
-        """
-        ...
-
-    def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
-        """Return the event records of mixed batches numbered above `after`, in order."""
-        ...
-
-    def last_event_number(self) -> int:
-        """Return the number of the last such record, even if it was trimmed."""
-        ...
-
-    def trim_events(self, through: int) -> None: ...
-
-    def waiting_bytes(self, after: int) -> int:
-        """Return the size of the event records numbered above `after`, up to a maximum number of records."""
-        ...
-
-    def usage(self, period: str) -> dict[str, int]:
-        """Return the events counted for each organization in a billing period, such as `2026-11`."""
-        ...
-
-    def first_seen(self) -> dict[str, int]:
-        """Return the projects whose first event is not in the catalog yet, with its time."""
-        ...
-
-    def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
-        """Record that the catalog has these times; only an earlier one is reported again."""
-        ...
-
-    def dead_letter_count(self) -> int: ...
-
-    def log_losses(self) -> list[tuple[int, int]]:
-        """Return the streams in the dead letters whose files were lost, and when that was detected."""
-        ...
-
-
-class LeaseStore(Protocol):
-    """The loader lease: held by one loader at a time, until it expires by the ledger's own clock.
-
-    - Every turn has a higher epoch than all previous ones. `intend` and `finish` refuse any turn but the current one.
-    - An expired lease belongs to its holder until another loader acquires it.
-    """
-
-    def acquire(self, holder: str, ttl_s: float) -> Turn | None:
-        """Begin a turn and return it, or None if another holder has the lease.
-
-        A restarted holder reacquires its own lease immediately.
-        """
-        ...
-
-    def renew(self, turn: Turn, ttl_s: float) -> bool:
-        """Extend the turn by `ttl_s`; return False if it is over."""
-        ...
-
-    def release(self, turn: Turn) -> None:
-        """End the turn, so that another loader can start immediately; do nothing if another turn has begun."""
-        ...
 
 
 class ReceivedPayment(NamedTuple):

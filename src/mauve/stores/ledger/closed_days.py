@@ -2,14 +2,14 @@
 
 from collections.abc import Collection, Iterable
 from datetime import date, timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import sqlalchemy as sa
 
 from mauve.core.events import Activity
 from mauve.core.window import Window
 from mauve.stores.ledger.schema import closed_days, day_users
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, SqlStore
 from mauve.stores.sql.dialects import upsert
 
 
@@ -22,8 +22,12 @@ class DayUsers(NamedTuple):
     users: int
 
 
-class ClosedDays(Protocol):
-    """The loader's store of closed days: all days up to one are closed, and none after it.
+_ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction that is idle for seconds.
+_BEFORE_ALL: Final = date(1969, 12, 31)  # older than any event: no day is closed
+
+
+class ClosedDays:
+    """The loader's store of closed days: all days up to one are closed, and none after it. Used by one thread.
 
     - `close` and `reopen` are atomic, and durable when they return.
     - A day is reopened before anything is loaded into it, so that no outdated count is read.
@@ -31,36 +35,18 @@ class ClosedDays(Protocol):
       that process has loaded.
     """
 
-    def through(self) -> date | None:
-        """Return the last closed day, or None."""
-        ...
-
-    def close(self, through: date, users: Iterable[DayUsers]) -> None:
-        """Close all days up to and including this one, with the users of those that were open."""
-        ...
-
-    def reopen(self, first: date) -> None:
-        """Reopen this day and all later ones, if they were closed."""
-        ...
-
-
-_ROWS_PER_STATEMENT: Final = 10_000  # A server ends a transaction that is idle for seconds.
-_BEFORE_ALL: Final = date(1969, 12, 31)  # older than any event: no day is closed
-
-
-class SqlClosedDays:
-    """Used by one thread."""
-
     def __init__(self, database: Database) -> None:
         self._database = database
         self._asked: int | None = None  # the generation at the last `through` call
 
     def through(self) -> date | None:
+        """Return the last closed day, or None."""
         with self._database.reading() as tx:
             self._asked = _generation(tx)
             return _through(tx)
 
     def close(self, through: date, users: Iterable[DayUsers]) -> None:
+        """Close all days up to and including this one, with the users of those that were open."""
         rows = [each._asdict() for each in users]
         with self._database.writing() as tx:
             if self._asked is not None and not _is_current(tx, self._asked):
@@ -71,14 +57,12 @@ class SqlClosedDays:
         self._asked = None
 
     def reopen(self, first: date) -> None:
+        """Reopen this day and all later ones, if they were closed."""
         with self._database.writing() as tx:
             reopen_days(tx, first)
 
 
-class ClosedDaysReader:
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
+class ClosedDaysReader(SqlStore):
     def through(self) -> date | None:
         with self._database.reading() as tx:
             return _through(tx)
@@ -133,6 +117,5 @@ def _through(tx: sa.Connection) -> date | None:
 
 
 def _move(tx: sa.Connection, through: date) -> None:
-    insert = upsert(tx.dialect.name, closed_days).values(only=1, through=through.isoformat())
-    moved = {"through": insert.excluded.through}
-    tx.execute(insert.on_conflict_do_update(index_elements=[closed_days.c.only], set_=moved))
+    _create_row(tx)
+    tx.execute(sa.update(closed_days).values(through=through.isoformat()))

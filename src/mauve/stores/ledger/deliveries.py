@@ -7,9 +7,9 @@ from typing import Final
 
 import sqlalchemy as sa
 
-from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, DeliveryResult, Tally
+from mauve.stores.deliveries import DELIVERIES_KEPT, Delivery, Tally
 from mauve.stores.ledger.schema import deliveries, delivery_tallies
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore, record_from
 from mauve.stores.sql.dialects import upsert_counts
 
 _OF_PROJECT: Final = deliveries.c.project == sa.bindparam("of_project")
@@ -50,33 +50,19 @@ def add_tallies(tx: sa.Connection, tallies: Iterable[Tally]) -> None:
         )
 
 
-class DeliveryReader:
+class DeliveryReader(SqlStore):
     """A delivery is counted permanently, but kept only until its project has `DELIVERIES_KEPT` newer ones."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def recent(self, project: str) -> list[Delivery]:
         """Return the stored deliveries, newest first."""
         query = sa.select(deliveries).where(deliveries.c.project == project).order_by(_NEWEST_FIRST)
         with self._database.reading() as tx:
-            return [_delivery_from(row) for row in tx.execute(query.limit(DELIVERIES_KEPT)).mappings()]
+            return [
+                record_from(row, Delivery, warnings=tuple(row.warnings.split()))
+                for row in tx.execute(query.limit(DELIVERIES_KEPT))
+            ]
 
     def tallies(self, project: str) -> list[Tally]:
         """Return the counts, by provider and label."""
         query = sa.select(delivery_tallies).where(delivery_tallies.c.project == project)
-        with self._database.reading() as tx:
-            found = [Tally(**row) for row in tx.execute(query).mappings()]
-        return sorted(found, key=lambda tally: (tally.provider, tally.word))
-
-
-def _delivery_from(row: sa.RowMapping) -> Delivery:
-    return Delivery(
-        project=row["project"],
-        provider=row["provider"],
-        at=row["at"],
-        type=row["type"],
-        result=DeliveryResult(row["result"]),
-        rows=row["rows"],
-        warnings=tuple(row["warnings"].split()),
-    )
+        return sorted(self._records(query, Tally), key=lambda tally: (tally.provider, tally.word))

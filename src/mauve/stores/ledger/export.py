@@ -11,7 +11,7 @@ from mauve.core.window import midnight_ms
 from mauve.stores.export import Chosen, ExportedPayment, ExportedVersion
 from mauve.stores.imports import source_in_rank
 from mauve.stores.ledger.schema import payments, subscription_versions
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
 
 _ROWS_AT_ONCE: Final = 250  # A payload may take 120 KB.
 _US: Final = 1000  # in a millisecond
@@ -31,15 +31,12 @@ _VERSION: Final = (
 _VERSION_PLACE: Final = (_version.key, _version.at, _version.rank, _version.sequence)
 
 
-class LedgerExport:
+class LedgerExport(SqlStore):
     """Reads everything recorded before the first page, once, and possibly some later rows.
 
     Payments are in order of occurrence, versions by subscription and then in order of validity. A person's versions are
     those that name them as the customer, or in a payload field for the customer.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def payments(self, chosen: Chosen) -> Iterator[Sequence[ExportedPayment]]:
         first_ms, end_ms = _bounds_ms(chosen)
@@ -73,9 +70,6 @@ class LedgerExport:
                 found = [each for each in found if _is_of(each, chosen.user)]
             if found:
                 yield found
-
-    def close(self) -> None:
-        self._database.close()
 
     def _pages(
         self, query: sa.Select[Any], place: Sequence[sa.Column[Any]], starts: Sequence[object]

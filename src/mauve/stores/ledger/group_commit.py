@@ -1,13 +1,83 @@
-"""Group commit: many requests, one transaction at a time."""
+"""Group commit: many requests, one transaction at a time, from one queue per organization."""
 
 import asyncio
 import time
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from heapq import heappop, heapreplace
+from typing import Final, NamedTuple
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
-from mauve.stores.ledger import Entry, LedgerWriter, Outcome
-from mauve.stores.ledger.fair_queue import FairQueue, QueuedEntry
+from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.ledger.writer import LedgerWriter
+
+
+class QueuedEntry(NamedTuple):
+    entry: Entry
+    outcomes: asyncio.Future[list[Outcome]]
+    queued_at: float  # on the monotonic clock
+
+    @property
+    def rows(self) -> int:
+        """Return the cost of the entry; even one without payments and versions is not free."""
+        return max(1, len(self.entry.payments) + len(self.entry.subscriptions))
+
+
+class FairQueue:
+    """Each queue keeps the order of arrival."""
+
+    def __init__(self) -> None:
+        self._queues: dict[str, deque[QueuedEntry]] = {}  # the next to be served first; none is empty
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, org_id: str, waiting: QueuedEntry) -> None:
+        self._queues.setdefault(org_id, deque()).append(waiting)
+        self._count += 1
+
+    def take(self, rows_max: int) -> list[QueuedEntry]:
+        """Remove and return entries of up to this number of rows in total, or a single larger one.
+
+        The next entry always comes from the queue with the fewest rows taken so far, so a long queue or large entries
+        cannot starve the others. Queues that were served move behind those that were not.
+        """
+        taken: list[QueuedEntry] = []
+        rows_left = rows_max
+        fairness = [(0, place, org_id) for place, org_id in enumerate(self._queues)]  # sorted, and thus a heap
+        while fairness:
+            rows_given, place, org_id = fairness[0]
+            waiting = self._first_waiting(org_id)
+            if waiting is None:
+                heappop(fairness)
+                continue
+            if taken and waiting.rows > rows_left:
+                break
+            self._drop_first(org_id)
+            taken.append(waiting)
+            rows_left -= waiting.rows
+            heapreplace(fairness, (rows_given + waiting.rows, place, org_id))
+        for rows_given, _, org_id in sorted(fairness):
+            if rows_given and org_id in self._queues:
+                self._queues[org_id] = self._queues.pop(org_id)
+        return taken
+
+    def _first_waiting(self, org_id: str) -> QueuedEntry | None:
+        """Return the first entry whose caller is still waiting."""
+        while entries := self._queues.get(org_id):
+            if not entries[0].outcomes.done():
+                return entries[0]
+            self._drop_first(org_id)
+        return None
+
+    def _drop_first(self, org_id: str) -> None:
+        entries = self._queues[org_id]
+        entries.popleft()
+        self._count -= 1
+        if not entries:
+            del self._queues[org_id]
+
 
 GROUP_ROWS_MAX: Final = 1_000  # payments and subscription versions: less than 0.1 s, and larger groups are not faster
 WAITING_ENTRIES_MAX: Final = 5_000
@@ -21,7 +91,7 @@ class GroupedLedger:
     """Records entries from coroutines of one event loop, in its own thread.
 
     - No timer: entries that arrive during a transaction form the next group.
-    - Organizations take turns; each one's entries are recorded in order of arrival.
+    - Organizations are served round-robin; each one's entries are recorded in order of arrival.
     - Consecutive groups regularly leave the lock to other processes.
     - If a group fails, all of its entries fail and none is recorded, unless the error is `UnconfirmedError`.
     - At most `WAITING_ENTRIES_MAX` entries wait: further ones are refused immediately.

@@ -1,5 +1,6 @@
 """The manifest of imports, and the transactions that record or undo their money."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from datetime import date
 from typing import Any, Final
@@ -7,6 +8,9 @@ from typing import Any, Final
 import msgspec
 import sqlalchemy as sa
 
+from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
+from mauve.core.times import DAY_MS
+from mauve.core.window import midnight_ms
 from mauve.stores.imports import (
     IMPORTS_MAX,
     Figure,
@@ -16,31 +20,42 @@ from mauve.stores.imports import (
     ImportOutdatedError,
     ImportState,
     NewImport,
+    rank_prefix,
     source_of,
 )
 from mauve.stores.ledger import Payment
 from mauve.stores.ledger.closed_days import reopen_days
-from mauve.stores.ledger.money_revisions import raise_revisions
-from mauve.stores.ledger.payments import PaymentKey, insert_one_by_one, key_batches, move_day_totals
-from mauve.stores.ledger.schema import imported_figures, imports, payments
+from mauve.stores.ledger.mrr import add_changes
+from mauve.stores.ledger.payments import (
+    PaymentKey,
+    TotalKey,
+    day_increases,
+    insert_one_by_one,
+    move_day_totals,
+    raise_revisions,
+    recorded_payments,
+)
+from mauve.stores.ledger.schema import (
+    day_totals,
+    imported_figures,
+    imports,
+    payments,
+    subscription_versions,
+    subscriptions,
+)
 from mauve.stores.ledger.subscriptions import record_versions
-from mauve.stores.ledger.undo_import import delete_payments, delete_versions
 from mauve.stores.ledger.usage import record_first_seen
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.database import Database, SqlStore
+from mauve.stores.sql.dialects import upsert, upsert_replacing
 
 _OUTDATED: Final = (
     "the import was undone, its app was deleted, or another command has resumed it: see 'mauve import list --app APP'"
 )
 _counts: Final = msgspec.json.Decoder(ImportCounts)
 _LATEST_FIRST: Final = imports.c.number.desc()
-_SOURCES: Final = sa.select(payments.c.project, payments.c.id, payments.c.source).where(
-    payments.c.project.in_(sa.bindparam("projects", expanding=True)),
-    payments.c.id.in_(sa.bindparam("ids", expanding=True)),
-)
 
 
-class ImportLedger:
+class ImportLedger(SqlStore):
     """The manifest of imports, and their payments and subscription versions.
 
     - `commit` records a chunk and moves the import past its rows, in one transaction. It raises `ImportOutdatedError`
@@ -48,9 +63,6 @@ class ImportLedger:
     - A recorded payment id is never overwritten; one of the same import counts as recorded by it.
     - Imports do not count as usage.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def begin(self, new: NewImport) -> Import:
         """Raise `ImportOutdatedError` if another command is already importing this file into the project."""
@@ -116,8 +128,8 @@ class ImportLedger:
         found = self.find(number)
         if found is None:
             raise ImportOutdatedError(_OUTDATED)
-        yield from delete_payments(self._database, found.project, source_of(number))
-        yield from delete_versions(self._database, found.project, number)
+        yield from _delete_payments(self._database, found.project, source_of(number))
+        yield from _delete_versions(self._database, found.project, number)
         with self._database.writing() as tx:
             tx.execute(sa.delete(imported_figures).where(_is_figure_of(found)))
 
@@ -139,11 +151,7 @@ class ImportLedger:
             .order_by(columns.day.desc(), columns.name, columns.number)
             .limit(figures_max)
         )
-        with self._database.reading() as tx:
-            return [(number, Figure(day, name, value)) for number, day, name, value in tx.execute(query)]
-
-    def close(self) -> None:
-        self._database.close()
+        return [(number, Figure(day, name, value)) for number, day, name, value in self._rows(query)]
 
     def _found(self, condition: sa.ColumnElement[bool], imports_max: int) -> list[Import]:
         query = sa.select(imports).where(condition).order_by(_LATEST_FIRST).limit(imports_max)
@@ -176,17 +184,12 @@ def _text_of(counts: ImportCounts) -> str:
 def _record_payments(tx: sa.Connection, sent: Sequence[Payment], source: str) -> int:
     """Record the new ones; return the number of ids repeated in this import or already recorded by another source."""
     first = {(payment.project, payment.id): payment for payment in reversed(sent)}
-    recorded: dict[PaymentKey, str] = {
-        (project, id_): of
-        for projects, ids in key_batches(sorted(first))
-        for project, id_, of in tx.execute(_SOURCES, {"projects": projects, "ids": ids})
-        if (project, id_) in first
-    }
+    recorded = {key: claim.source for key, claim in recorded_payments(tx, first).items() if key in first}
     new = {
         key: payment for key, payment in first.items() if key not in recorded and _has_whole(payment, first, recorded)
     }
     lost = insert_one_by_one(tx, new)
-    move_day_totals(tx, [payment for key, payment in new.items() if key not in lost])
+    move_day_totals(tx, day_increases(payment for key, payment in new.items() if key not in lost))
     own = list(recorded.values()).count(source)
     return len(sent) - own - (len(new) - len(lost))
 
@@ -202,10 +205,119 @@ def _has_whole(payment: Payment, sent: Collection[PaymentKey], recorded: Collect
 def _record_figures(tx: sa.Connection, found: Import, figures: Sequence[Figure]) -> None:
     rows = [each._asdict() | {"project": found.project, "number": found.number} for each in figures]
     if rows:
-        insert = upsert(tx.dialect.name, imported_figures)
-        key = list(imported_figures.primary_key.columns)
-        tx.execute(insert.on_conflict_do_update(index_elements=key, set_={"value": insert.excluded.value}), rows)
+        tx.execute(upsert_replacing(tx.dialect.name, imported_figures), rows)
 
 
 def _is_figure_of(found: Import) -> sa.ColumnElement[bool]:
     return (imported_figures.c.project == found.project) & (imported_figures.c.number == found.number)
+
+
+_PAYMENTS_AT_ONCE: Final = 500
+_SUBSCRIPTIONS_AT_ONCE: Final = 100
+_VERSIONS_AT_ONCE: Final = 1_000
+
+_versions: Final = subscription_versions.c
+_CURRENT: Final = tuple(column.name for column in subscriptions.c)
+
+
+def _delete_payments(database: Database, project: str, source: str) -> Iterator[int]:
+    """Yield the number deleted by each transaction."""
+    after: tuple[int, str] = (-(2**62), "")
+    place = sa.tuple_(payments.c.occurred_at, payments.c.id)
+    while True:
+        with database.writing() as tx:
+            some = (
+                sa.select(payments)
+                .where(payments.c.project == project, payments.c.source == source, place > sa.tuple_(*after))
+                .order_by(payments.c.occurred_at, payments.c.id)
+                .limit(_PAYMENTS_AT_ONCE)
+                .with_for_update()
+            )
+            rows = tx.execute(some).mappings().all()
+            if not rows:
+                return
+            sums: Counter[TotalKey] = Counter()
+            for row in rows:
+                sums[project, row["day"], row["currency"], row["earned"]] -= row["amount"]
+            move_day_totals(tx, sums)
+            tx.execute(
+                sa.delete(payments).where(payments.c.project == project, payments.c.id == sa.bindparam("of_id")),
+                [{"of_id": row["id"]} for row in rows],
+            )
+            _delete_empty_totals(tx, sums)
+            raise_revisions(tx, [project])
+            after = (rows[-1]["occurred_at"], rows[-1]["id"])
+        yield len(rows)
+
+
+def _delete_empty_totals(tx: sa.Connection, changed: Collection[TotalKey]) -> None:
+    """Delete the totals of days without payments, but keep a zero total that stems from payments of zero."""
+    for project, day, currency, earned in sorted(changed):
+        begins_at = midnight_ms(date.fromisoformat(day))
+        is_left = sa.exists().where(
+            payments.c.project == project,
+            payments.c.occurred_at.between(begins_at, begins_at + DAY_MS - 1),
+            payments.c.currency == currency,
+            payments.c.earned == earned,
+        )
+        totals = day_totals.c
+        is_it = (totals.project == project) & (totals.day == day)
+        is_it &= (totals.currency == currency) & (totals.earned == earned)
+        tx.execute(sa.delete(day_totals).where(is_it, totals.total == 0, ~is_left))
+
+
+def _delete_versions(database: Database, project: str, number: int) -> Iterator[int]:
+    prefix = rank_prefix(number)
+    imported = sa.and_(
+        _versions.project == project,
+        _versions.rank >= prefix,
+        _versions.rank < prefix[:-1] + bytes([prefix[-1] + 1]),
+    )
+    keys = sa.select(_versions.key).where(imported).distinct().order_by(_versions.key).limit(_SUBSCRIPTIONS_AT_ONCE)
+    while True:
+        with database.writing() as tx:
+            found = tx.execute(keys).scalars().all()
+            if not found:
+                return
+            sums = MrrSums()
+            for key in found:
+                _without_imported(tx, project, key, prefix, sums)
+            add_changes(tx, sums.changes)
+            deleted = tx.execute(sa.delete(subscription_versions).where(imported, _versions.key.in_(found)))
+            raise_revisions(tx, [project])
+        yield deleted.rowcount
+
+
+def _without_imported(tx: sa.Connection, project: str, key: bytes, prefix: bytes, sums: MrrSums) -> None:
+    """Add up the MRR changes from removing the imported versions, and make the latest remaining one current."""
+    tx.execute(_LOCK, {"of_project": project, "of_key": key})
+    of_all: MrrContribution | None = None  # the latest version so far, and the latest of those to keep
+    of_kept: MrrContribution | None = None
+    current: int | None = None
+    history = tx.execute(_HISTORY, {"of_project": project, "of_key": key})
+    for sequence, at, rank, status, currency, mrr in history:
+        contribution = MrrContribution(currency, mrr if status == "active" else None)
+        sums.replace(project, day_of(at), contribution, of_all)
+        of_all = contribution
+        if not rank.startswith(prefix):
+            sums.replace(project, day_of(at), of_kept, contribution)
+            of_kept, current = contribution, sequence
+    of_key = (subscriptions.c.project == project) & (subscriptions.c.key == key)
+    if current is None:
+        tx.execute(sa.delete(subscriptions).where(of_key))
+        return
+    latest = tx.execute(sa.select(subscription_versions).where(_versions.sequence == current)).mappings().one()
+    tx.execute(sa.update(subscriptions).where(of_key).values({name: latest[name] for name in _CURRENT}))
+
+
+_LOCK: Final = (
+    sa.select(subscriptions.c.key)
+    .where(subscriptions.c.project == sa.bindparam("of_project"), subscriptions.c.key == sa.bindparam("of_key"))
+    .with_for_update()
+)
+_HISTORY: Final = (
+    sa.select(*(_versions.sequence, _versions.at, _versions.rank, _versions.status, _versions.currency, _versions.mrr))
+    .where(_versions.project == sa.bindparam("of_project"), _versions.key == sa.bindparam("of_key"))
+    .order_by(_versions.at, _versions.rank, _versions.sequence)
+    .execution_options(yield_per=_VERSIONS_AT_ONCE)
+)

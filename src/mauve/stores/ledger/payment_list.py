@@ -11,7 +11,7 @@ from mauve.core.times import DAY_MS
 from mauve.core.window import Window, midnight_ms
 from mauve.stores.ledger import CLIENT
 from mauve.stores.ledger.schema import payments
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,8 @@ class _Delivered(msgspec.Struct):
 _DELIVERED: Final = msgspec.json.Decoder(_Delivered)
 
 
-class PaymentReader:
+class PaymentReader(SqlStore):
     """The list is ordered by time of occurrence, latest first, then by id. Pages contain every payment once."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def page(
         self, project: str, chosen: PaymentFilter, after: PaymentPosition | None, limit: int
@@ -75,15 +72,14 @@ class PaymentReader:
         """Return the payments after a position; None starts with the latest."""
         query = sa.select(*_SHOWN).where(_columns.project == project, *_chosen(chosen), _starts(chosen.window, after))
         query = query.order_by(_columns.occurred_at.desc(), _columns.id.desc()).limit(limit)
-        return self._read(query)
+        return self._listed(query)
 
     def with_ids(self, project: str, ids: Sequence[str]) -> list[ListedPayment]:
         """Return the existing payments with these ids, in any order."""
-        return self._read(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
+        return self._listed(sa.select(*_SHOWN).where(_columns.project == project, _columns.id.in_(ids)))
 
-    def _read(self, query: sa.Select[Any]) -> list[ListedPayment]:
-        with self._database.reading() as tx:
-            return [ListedPayment(*(*shown, _flags_in(payload))) for *shown, payload in tx.execute(query)]
+    def _listed(self, query: sa.Select[Any]) -> list[ListedPayment]:
+        return [ListedPayment(*(*shown, _flags_in(payload))) for *shown, payload in self._rows(query)]
 
 
 def _chosen(chosen: PaymentFilter) -> Iterator[sa.ColumnElement[bool]]:

@@ -1,4 +1,4 @@
-"""Payments and their day totals, within the caller's transaction.
+"""Payments, their day totals and revisions, within the caller's transaction.
 
 Rows are changed in sorted order so that PostgreSQL transactions cannot deadlock.
 """
@@ -9,14 +9,15 @@ from datetime import date, timedelta
 from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 from mauve.core.times import DAY_MS
 from mauve.stores import StoreUnavailableError
 from mauve.stores.imports import SOURCE_PREFIX
 from mauve.stores.ledger import CLIENT, Outcome, Payment
-from mauve.stores.ledger.schema import day_totals, payments
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.ledger.schema import day_totals, money_revisions, payments
+from mauve.stores.sql.dialects import upsert, upsert_adding
 
 _KEYS_PER_QUERY: Final = 400
 _PAIRS_PER_QUERY: Final = 1_000
@@ -24,7 +25,7 @@ _EPOCH: Final = date(1970, 1, 1)
 
 _Id = TypeVar("_Id", str, bytes)
 PaymentKey = tuple[str, str]  # project, id
-_TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
+TotalKey = tuple[str, str, str, bool]  # project, day, currency, earned
 
 # `(project, id) IN …` scans the whole table on SQLite. With two lists, it looks up each pair in the index.
 _RECORDED: Final = sa.select(
@@ -133,28 +134,30 @@ def _insert_unless_there(dialect_name: str) -> sa.Insert:
     return insert.execution_options(preserve_rowcount=True)  # an insert has none by default
 
 
-def move_day_totals(tx: sa.Connection, accepted: Iterable[Payment]) -> None:
-    increases: Counter[_TotalKey] = Counter()
+def day_increases(accepted: Iterable[Payment]) -> Counter[TotalKey]:
+    increases: Counter[TotalKey] = Counter()
     for payment in accepted:
-        key = (payment.project, _day_of(payment.occurred_at), payment.currency, payment.earned)
-        increases[key] += payment.amount
+        increases[payment.project, _day_of(payment.occurred_at), payment.currency, payment.earned] += payment.amount
+    return increases
+
+
+def move_day_totals(tx: sa.Connection, increases: Mapping[TotalKey, int]) -> None:
     keys = sorted(increases)
+    names = ("of_project", "of_day", "of_currency", "of_earned", "new_total")
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         some = keys[start : start + _KEYS_PER_QUERY]
         totals = _totals(tx, some)
-        tx.execute(_SET_TOTAL, [_new_total(key, totals[key] + increases[key]) for key in some])
+        rows = [dict(zip(names, (*key, totals[key] + increases[key]), strict=True)) for key in some]
+        tx.execute(_SET_TOTAL, rows)
 
 
-def _totals(tx: sa.Connection, keys: Sequence[_TotalKey]) -> dict[_TotalKey, int]:
+def _totals(tx: sa.Connection, keys: Sequence[TotalKey]) -> dict[TotalKey, int]:
     """Return the totals, locked until the transaction ends; create missing rows first so that they can be locked."""
     found = _held_totals(tx, keys)
     missing = [key for key in keys if key not in found]
     if not missing:
         return found
-    rows = [
-        {"project": project, "day": day, "currency": currency, "earned": earned, "total": 0}
-        for project, day, currency, earned in missing
-    ]
+    rows = [dict(zip(day_totals.c.keys(), (*key, 0), strict=True)) for key in missing]
     tx.execute(_insert_missing(tx.dialect.name), rows)
     return found | _held_totals(tx, missing)
 
@@ -164,39 +167,16 @@ def _insert_missing(dialect_name: str) -> sa.Insert:
     return upsert(dialect_name, day_totals).on_conflict_do_nothing(index_elements=_TOTAL_KEY)
 
 
-def _held_totals(tx: sa.Connection, keys: Sequence[_TotalKey]) -> dict[_TotalKey, int]:
+def _held_totals(tx: sa.Connection, keys: Sequence[TotalKey]) -> dict[TotalKey, int]:
     projects, days = {key[0] for key in keys}, {key[1] for key in keys}
     rows = tx.execute(_TOTALS, {"projects": sorted(projects), "days": sorted(days)})
     return {(project, day, currency, earned): total for project, day, currency, earned, total in rows}
 
 
-def _new_total(key: _TotalKey, total: int) -> dict[str, object]:
-    project, day, currency, earned = key
-    return {
-        "of_project": project,
-        "of_day": day,
-        "of_currency": currency,
-        "of_earned": earned,
-        "new_total": total,
-    }
-
-
 def _row_from(payment: Payment) -> dict[str, object]:
-    return {
-        "project": payment.project,
-        "id": payment.id,
-        "digest": payment.digest,
-        "claimed_at": payment.claimed_at,
-        "amount": payment.amount,
-        "currency": payment.currency,
-        "earned": payment.earned,
-        "day": _day_of(payment.occurred_at),
-        "user": payment.user,
-        "occurred_at": payment.occurred_at,
-        "received_at": payment.received_at,
-        "payload": payment.payload,
-        "source": payment.source,
-    }
+    row = msgspec.structs.asdict(payment) | {"day": _day_of(payment.occurred_at)}
+    del row["org_id"], row["part_of"]
+    return row
 
 
 def _day_of(moment_ms: int) -> str:
@@ -221,3 +201,13 @@ def key_batches(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], li
         ids[id_] = None
     if ids:
         yield list(projects), list(ids)
+
+
+def raise_revisions(tx: sa.Connection, projects: Collection[str]) -> None:
+    """Increment the projects' revisions, which increase with every change of their money.
+
+    Call this last in a transaction, so that transactions cannot deadlock on these rows.
+    """
+    if projects:
+        rows = [{"project": project, "revision": 1} for project in sorted(projects)]
+        tx.execute(upsert_adding(tx.dialect.name, money_revisions), rows)

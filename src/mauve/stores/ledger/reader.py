@@ -8,26 +8,22 @@ import sqlalchemy as sa
 from mauve.core.subscriptions import MrrChange
 from mauve.core.window import Window
 from mauve.stores.ledger import ReceivedPayment
-from mauve.stores.ledger.mrr_history import changes_in, changes_until_now, totals_of
+from mauve.stores.ledger.mrr import changes_in, changes_until_now, totals_of
 from mauve.stores.ledger.schema import day_totals, money_revisions, payments
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
 
 _ROWS_AT_ONCE: Final = 1_000
 
 
-class LedgerReader:
+class LedgerReader(SqlStore):
     """The query plane's reader. Amounts are exact.
 
     Generators read in one transaction as they are consumed; closing one early ends the transaction.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
     def ping(self) -> None:
         """Return if the ledger is readable, else raise."""
-        with self._database.reading() as tx:
-            tx.execute(sa.select(day_totals.c.project).limit(1))
+        self._rows(sa.select(day_totals.c.project).limit(1))
 
     def day_totals(
         self,
@@ -79,8 +75,7 @@ class LedgerReader:
     def money_revisions(self, projects: Collection[str]) -> dict[str, int]:
         """Return the revisions of projects that have money. Every transaction that changes money raises them."""
         query = sa.select(money_revisions).where(money_revisions.c.project.in_(projects))
-        with self._database.reading() as tx:
-            return {row.project: row.revision for row in tx.execute(query)}
+        return {row.project: row.revision for row in self._rows(query)}
 
     def latest_payments(self, project: str, since_ms: int, payments_max: int) -> list[ReceivedPayment]:
         """Return the payments received last, not before `since_ms`, latest first."""
@@ -91,5 +86,4 @@ class LedgerReader:
             .order_by(payments.c.received_at.desc())
             .limit(payments_max)
         )
-        with self._database.reading() as tx:
-            return [ReceivedPayment(*row) for row in tx.execute(query)]
+        return [ReceivedPayment(*row) for row in self._rows(query)]

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import sqlalchemy as sa
 
-from mauve.stores.sql.column_types import AnyText, WholeNumber
+from mauve.stores.sql.dialects import AnyText, WholeNumber
 
 metadata: Final = sa.MetaData()
 
@@ -184,7 +184,7 @@ closed_days: Final = sa.Table(
     metadata,
     sa.Column("only", sa.Integer, primary_key=True, autoincrement=False),  # a single row, or none
     sa.Column("through", sa.Text, nullable=False),  # YYYY-MM-DD; before 1970 if no day is closed
-    # Increases whenever days are reopened, so that counts begun earlier are not stored.
+    # Increases whenever days are reopened, so that counts started earlier are not stored.
     sa.Column("generation", sa.BigInteger, nullable=False, server_default="0"),
 )
 

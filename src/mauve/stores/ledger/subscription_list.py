@@ -7,11 +7,11 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 
-from mauve.stores.ledger.mrr_history import totals_of
+from mauve.stores.ledger.mrr import totals_of
 from mauve.stores.ledger.schema import subscriptions
 from mauve.stores.ledger.subscriptions import key_of
-from mauve.stores.sql.column_types import AnyText
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import SqlStore
+from mauve.stores.sql.dialects import AnyText
 
 ID_CHARACTERS_SHOWN: Final = 256
 CUSTOMER_SUBSCRIPTIONS_MAX: Final = 500  # found by the customer, the latest ones
@@ -98,11 +98,8 @@ _ORDERS: Final[Mapping[SubscriptionOrder, tuple[sa.Column[Any], ...]]] = {
 _DESCENDING: Final = frozenset({SubscriptionOrder.UPDATED, SubscriptionOrder.MRR})
 
 
-class SubscriptionReader:
+class SubscriptionReader(SqlStore):
     """Pages contain every subscription once, unless its position changes."""
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def page(self, project: str, query: SubscriptionQuery, limit: int) -> list[CurrentSubscription]:
         with self._database.reading() as tx:

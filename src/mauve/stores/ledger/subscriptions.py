@@ -5,11 +5,12 @@ from functools import cache
 from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
 from mauve.core.subscriptions import MrrContribution, MrrSums, day_of
 from mauve.stores.ledger import SubscriptionVersion
-from mauve.stores.ledger.mrr_changes import add_changes, inserted_versions
+from mauve.stores.ledger.mrr import add_changes, inserted_versions
 from mauve.stores.ledger.payments import key_batches
 from mauve.stores.ledger.schema import subscription_versions, subscriptions
 from mauve.stores.sql.dialects import upsert
@@ -135,20 +136,7 @@ def _append_unless_there(dialect_name: str) -> sa.Insert:
 
 
 def _row_from(version: SubscriptionVersion) -> _Row:
-    return {
-        "project": version.project,
-        "key": key_of(version.id),
-        "id": version.id,
-        "at": version.at,
-        "received_at": version.received_at,
-        "status": version.status,
-        "mrr": version.mrr,
-        "currency": version.currency,
-        "payload": version.payload,
-        "rank": version.rank,
-        "customer": version.customer,
-        "plan": version.plan,
-    }
+    return msgspec.structs.asdict(version) | {"key": key_of(version.id)}
 
 
 def key_of(id_: str) -> bytes:

@@ -1,9 +1,10 @@
-"""The ledger's counts: usage, and the first event of each project.
+"""The ledger's counts: usage, ingest stats, and the first event of each project.
 
 Writes run within the caller's transaction, in sorted order so that PostgreSQL transactions cannot deadlock.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from functools import cache
 from typing import Final
 
@@ -11,27 +12,72 @@ import sqlalchemy as sa
 
 from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
-from mauve.core.window import period_of
-from mauve.stores.ledger.schema import event_outbox, event_outbox_head, first_seen, load_positions, usage
+from mauve.core.window import Window, month_starts_between, period_of
+from mauve.stores.ingest_stats import DAYS_KEPT, KEY_USED, IngestCount, IngestStats
+from mauve.stores.ledger.schema import arrivals, event_outbox, event_outbox_head, first_seen, load_positions, usage
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.database import SqlStore
+from mauve.stores.sql.dialects import upsert, upsert_adding, upsert_counts
 from mauve.stores.usage import CountedUsage, PendingEvents
+
+_KEY: Final = f"{KEY_USED}:"  # Ingest stats are in the table `arrivals`.
+_IS_KEY_USE: Final = arrivals.c.word.startswith(_KEY, autoescape=True)
+
+
+def add_ingest_stats(tx: sa.Connection, noted: Sequence[IngestStats]) -> None:
+    """Add to the counts of their days, in sorted order, and delete old days."""
+    rows = [
+        {"project": project, "day": day, "word": word, "count": count, "last_at": last_at}
+        for day, last_at, counts in noted
+        for (project, word), count in counts.items()
+    ]
+    if not rows:
+        return
+    for row in sorted(rows, key=lambda row: (row["project"], row["day"], row["word"])):
+        tx.execute(upsert_counts(tx.dialect.name, arrivals), row)
+    newest = date.fromisoformat(max(each.day for each in noted))
+    tx.execute(sa.delete(arrivals).where(arrivals.c.day <= (newest - timedelta(days=DAYS_KEPT)).isoformat()))
+
+
+class IngestStatsReader(SqlStore):
+    def counts(self, project: str, window: Window) -> list[IngestCount]:
+        """Return the count and last time of each label in these days, by label, without key uses."""
+        query = (
+            sa.select(arrivals.c.word, sa.func.sum(arrivals.c.count), sa.func.max(arrivals.c.last_at))
+            .where(
+                arrivals.c.project == project,
+                arrivals.c.day.between(window.first.isoformat(), window.last.isoformat()),
+                ~_IS_KEY_USE,
+            )
+            .group_by(arrivals.c.word)
+        )
+        return sorted(IngestCount(word, int(count), last_at) for word, count, last_at in self._rows(query))
+
+    def key_uses(self, since: int, now: int) -> dict[str, int]:
+        """Return the last use of each key used after a moment, by key id; all in epoch ms.
+
+        A use may be later than now if a clock was fast.
+        """
+        months = [day.isoformat() for day in month_starts_between(since, now)]  # far fewer rows than by day
+        query = (
+            sa.select(arrivals.c.word, sa.func.max(arrivals.c.last_at))
+            .where(arrivals.c.day.in_(months), _IS_KEY_USE, arrivals.c.last_at > since)
+            .group_by(arrivals.c.word)
+        )
+        return {word.removeprefix(_KEY): last_at for word, last_at in self._rows(query)}
+
 
 _ORGANIZATIONS_AT_ONCE: Final = 500
 _ROWS_AT_ONCE: Final = 256
 
 
-class UsageReader:
+class UsageReader(SqlStore):
     """Reads usage.
 
     - `counted` reads in one transaction: an event is either in `events` or after `positions`, never both.
     - `mixed` holds the given organizations' records after the position and above `mixed_after`. Continuing from
       `mixed_through` misses none.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
 
     def events(self, org_period: OrgPeriod) -> int:
         with self._database.reading() as tx:
@@ -81,7 +127,7 @@ def add_usage(tx: sa.Connection, events_by_org_and_period: Mapping[tuple[str, st
         for (org_id, period), events in sorted(events_by_org_and_period.items())
     ]
     if rows:
-        tx.execute(_add(tx.dialect.name), rows)
+        tx.execute(upsert_adding(tx.dialect.name, usage), rows)
 
 
 def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -> None:
@@ -92,13 +138,6 @@ def record_first_seen(tx: sa.Connection, moment_by_project: Mapping[str, int]) -
     rows = [{"project": project, "at": at, "noted": False} for project, at in sorted(moment_by_project.items())]
     if rows:
         tx.execute(_keep_earlier(tx.dialect.name), rows)
-
-
-@cache
-def _add(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, usage)
-    sums = {"events": usage.c.events + insert.excluded.events}
-    return insert.on_conflict_do_update(index_elements=[usage.c.org_id, usage.c.period], set_=sums)
 
 
 @cache

@@ -1,7 +1,7 @@
 """The writer's side of the ledger: one transaction for the entries of many requests."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 import sqlalchemy as sa
@@ -12,23 +12,23 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery
 from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
 from mauve.stores.ledger.deliveries import add_tallies, record_deliveries
-from mauve.stores.ledger.ingest_stats import add_ingest_stats
 from mauve.stores.ledger.loading import append_events
-from mauve.stores.ledger.money_revisions import raise_revisions
 from mauve.stores.ledger.payments import (
     Claim,
     PaymentChangedError,
     PaymentKey,
+    day_increases,
     insert_one_by_one,
     insert_payments,
     move_day_totals,
     outcome_of,
+    raise_revisions,
     recorded_payments,
     take_over,
 )
 from mauve.stores.ledger.subscriptions import record_versions
-from mauve.stores.ledger.usage import add_usage, record_first_seen
-from mauve.stores.sql.database import Database
+from mauve.stores.ledger.usage import add_ingest_stats, add_usage, record_first_seen
+from mauve.stores.sql.database import SqlStore
 
 _ATTEMPTS_MAX: Final = 5
 _RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
@@ -38,9 +38,26 @@ _Claims = dict[PaymentKey, Claim]
 _Store = Callable[[sa.Connection, _Payments, _Claims], _Payments]
 
 
-class SqlLedgerWriter:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+class LedgerWriter(SqlStore):
+    """Ingest's writer of money.
+
+    - `record` applies all entries in one transaction, durable when it returns. Outcomes are in the order of the
+      payments, one list per entry.
+    - The first payment with an id is kept permanently. A later one is a duplicate if its digest is equal and its
+      claimed time is equal or missing on either side; otherwise it is a conflict, even within one entry. Billers
+      report a payment with varying times, so the claimed time of theirs is ignored.
+    - A part of a payment is accepted only in the entry in which that payment is accepted; otherwise it is a conflict,
+      unless it is already recorded.
+    - An accepted payment is added to its day's total (UTC day of `occurred_at`, by currency and `earned`), counts as
+      one event of its organization in the billing period of `received_at` if a client sent it, and marks its project
+      as seen, in the same transaction.
+    - A subscription version is appended. The current row is the version with the highest `at`, then the highest rank,
+      then, without ranks, the last recorded. A version with a rank is recorded once: a second one with the same `at`
+      and rank is a repeat.
+    - The history of MRR is always exact: a version of any date changes it in the same transaction.
+    - Deliveries and tallies are recorded as in `ledger.deliveries`, ingest stats as in `ledger.usage`. A
+      delivery with payments in conflict is recorded as a conflict, with the rows that were accepted.
+    """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
         store: _Store = _store_at_once
@@ -53,9 +70,6 @@ class SqlLedgerWriter:
             store = _store_one_by_one
         return self._record(entries, store)
 
-    def close(self) -> None:
-        self._database.close()
-
     def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
         keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
         with self._database.writing() as tx:
@@ -65,7 +79,7 @@ class SqlLedgerWriter:
             # Before the totals: undoing an import locks its payments first.
             take_over(tx, _imported_before(entries, outcomes, recorded), recorded)
             if accepted:
-                move_day_totals(tx, accepted.values())
+                move_day_totals(tx, day_increases(accepted.values()))
                 add_usage(tx, _usage_of(accepted.values()))
                 record_first_seen(tx, _first_moments(accepted.values()))
             versions = [version for entry in entries for version in entry.subscriptions]
@@ -94,19 +108,13 @@ def _lost_a_race(error: StoreUnavailableError) -> bool:
 
 def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
     """Return the first payment with each new id, and parts only together with their payment."""
-    new: _Payments = {}
-    for entry in entries:
-        accepted_here: set[PaymentKey] = set()
-        for payment in entry.payments:
-            key = (payment.project, payment.id)
-            if key not in recorded and key not in new and _is_whole_or_follows(payment, accepted_here):
-                new[key] = payment
-                accepted_here.add(key)
-    return new
+    decided = _decided(entries, _outcomes(entries, dict(recorded)))
+    return {(payment.project, payment.id): payment for payment, outcome in decided if outcome is Outcome.ACCEPTED}
 
 
-def _is_whole_or_follows(payment: Payment, accepted_here: Collection[PaymentKey]) -> bool:
-    return payment.part_of is None or (payment.project, payment.part_of) in accepted_here
+def _decided(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> Iterator[tuple[Payment, Outcome]]:
+    for entry, of_entry in zip(entries, outcomes, strict=True):
+        yield from zip(entry.payments, of_entry, strict=True)
 
 
 def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Payments:
@@ -133,7 +141,8 @@ def _entry_outcomes(payments: Sequence[Payment], recorded: _Claims) -> list[Outc
     for payment in payments:
         key = (payment.project, payment.id)
         outcome = outcome_of(payment, recorded.get(key))
-        if outcome is Outcome.ACCEPTED and not _is_whole_or_follows(payment, accepted_here):
+        is_part = payment.part_of is not None
+        if outcome is Outcome.ACCEPTED and is_part and (payment.project, payment.part_of) not in accepted_here:
             outcome = Outcome.CONFLICT
         if outcome is Outcome.ACCEPTED:
             recorded[key] = Claim(payment.digest, payment.claimed_at)
@@ -147,11 +156,10 @@ def _imported_before(
 ) -> dict[PaymentKey, str]:
     """Return the sources of payments that only an import has recorded so far."""
     sources: dict[PaymentKey, str] = {}
-    for entry, of_entry in zip(entries, outcomes, strict=True):
-        for payment, outcome in zip(entry.payments, of_entry, strict=True):
-            key = (payment.project, payment.id)
-            if outcome is Outcome.DUPLICATE and recorded[key].is_imported:
-                sources.setdefault(key, payment.source)
+    for payment, outcome in _decided(entries, outcomes):
+        key = (payment.project, payment.id)
+        if outcome is Outcome.DUPLICATE and recorded[key].is_imported:
+            sources.setdefault(key, payment.source)
     return sources
 
 

@@ -6,9 +6,8 @@ import sqlalchemy as sa
 
 from mauve.overload.token_bucket import taken_from
 from mauve.stores.catalog.schema import buckets
-from mauve.stores.sql.column_types import escaped
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.dialects import escaped, upsert
 
 _PRUNE_EVERY_MS: Final = 60_000
 

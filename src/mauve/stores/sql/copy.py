@@ -1,14 +1,62 @@
-"""Copy all rows of a database into another, in small transactions, so that a later run can resume."""
+"""Copy a database: a snapshot of a SQLite file, or all rows into another database.
+
+Rows are copied in small transactions, so that a later run can resume.
+"""
 
 import json
+import sqlite3
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 
+from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.dialects import upsert_replacing
+
+_PAGES_AT_ONCE: Final = 4096
+_BUSY_TIMEOUT_S: Final = 30.0
+
+
+class SqliteSnapshot:
+    """Holds a read transaction: writers continue, but the copy does not include their changes."""
+
+    def __init__(self, path: Path) -> None:
+        address = f"{path.absolute().as_uri()}?mode=rw"  # a missing file is not created
+        try:
+            self._connection = sqlite3.connect(address, uri=True, timeout=_BUSY_TIMEOUT_S, isolation_level=None)
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(f"{path}: {error}") from error
+        try:
+            self._connection.execute("BEGIN")
+            # The transaction begins with the first read.
+            self._connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise StoreUnavailableError(str(error)) from error
+
+    def copy_to(self, target: Path, on_bytes: Callable[[int], None]) -> None:
+        """Copy the snapshot into a new file; periodically report the number of bytes added."""
+        ((page_bytes,),) = self._connection.execute("PRAGMA page_size").fetchall()
+        left = 0
+
+        def report(_status: int, remaining: int, total: int) -> None:
+            nonlocal left
+            on_bytes(((left or total) - remaining) * page_bytes)
+            left = remaining
+
+        try:
+            with closing(sqlite3.connect(target)) as copy:
+                self._connection.backup(copy, pages=_PAGES_AT_ONCE, progress=report)
+        except sqlite3.Error as error:
+            raise StoreUnavailableError(str(error)) from error
+
+    def close(self) -> None:
+        self._connection.close()
+
 
 _ROWS_AT_ONCE: Final = 2_000
 
@@ -62,18 +110,9 @@ def _copy_some(source: Database, target: Database, table: sa.Table) -> int:
             rows = [_by_key(table, row) for row in reading.execute(query)]
         if rows:
             # A row may already exist: migrations insert some, and an earlier run may have died after its commit.
-            insert = upsert(tx.dialect.name, table)
-            others = {column.key: insert.excluded[column.key] for column in table.columns if not column.primary_key}
-            tx.execute(
-                insert.on_conflict_do_update(index_elements=key, set_=others)
-                if others
-                else insert.on_conflict_do_nothing(index_elements=key),
-                rows,
-            )
+            tx.execute(upsert_replacing(tx.dialect.name, table), rows)
             last = _encoded([rows[-1][column.key] for column in key])
-            note = upsert(tx.dialect.name, _progress).values(name=table.name, after=last)
-            moved = {"after": note.excluded.after}
-            tx.execute(note.on_conflict_do_update(index_elements=[_progress.c.name], set_=moved))
+            tx.execute(upsert_replacing(tx.dialect.name, _progress), {"name": table.name, "after": last})
     return len(rows)
 
 

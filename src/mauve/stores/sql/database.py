@@ -2,20 +2,34 @@
 
 import math
 import sqlite3
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from enum import EnumType
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar, get_type_hints
 
 import sqlalchemy as sa
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, now_ms
-from mauve.stores.sql.postgresql import set_wait
-from mauve.stores.sql.shared_pool import acquire, release
+from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, Sqlite, now_ms
+from mauve.stores.sql.postgresql import Postgresql, set_wait
+
+Dialect = Sqlite | Postgresql
+
+# One pool per server database and process, shared by all users of the database. Statement limits are set per
+# transaction, so they need no separate pool; the first user decides how long to wait for a connection or a lock. A
+# SQLite file has no connection limit, so each user has its own pool.
+_opening: Final = threading.Lock()
+_servers: Final[dict[tuple[str, Session], Dialect]] = {}
+_users: Final[Counter[Dialect]] = Counter()
+
+Record = TypeVar("Record")
 
 _CONNECTION_LOST: Final = ("08", "57P")  # PostgreSQL: the connection failed, the server is stopping
 _CONNECTIONS: Final = sa.text(  # not pg_stat_activity, which shows an ordinary role little about other sessions
@@ -42,6 +56,29 @@ def machine_time(_connection: sa.Connection, machine_ms: int) -> int:
     return machine_ms
 
 
+def _acquire(url: sa.URL, patience_s: float, session: Session) -> Dialect:
+    if url.get_backend_name() == "sqlite":
+        return Sqlite(url, patience_s)
+    key = (url.render_as_string(hide_password=False), session)
+    with _opening:
+        dialect = _servers.get(key) or Postgresql(url, patience_s, session)
+        _servers[key] = dialect
+        _users[dialect] += 1
+    return dialect
+
+
+def _release(dialect: Dialect) -> None:
+    """Close the pool when its last user releases it."""
+    with _opening:
+        _users[dialect] -= 1
+        if _users[dialect] > 0:
+            return
+        del _users[dialect]
+        for key in [key for key, each in _servers.items() if each is dialect]:
+            del _servers[key]
+    dialect.close()
+
+
 class Database:
     """One SQL database: a SQLite file, or a schema on a PostgreSQL server, whose connections a process shares.
 
@@ -62,7 +99,7 @@ class Database:
         program: str = "mauve",
         time_of: TimeOf | None = None,
     ) -> None:
-        self._dialect = acquire(url, busy_timeout_s, Session(schema, program, connections_max))
+        self._dialect = _acquire(url, busy_timeout_s, Session(schema, program, connections_max))
         self._statement_s = statement_s
         self._idle_s = idle_s
         self._is_closed = False
@@ -139,7 +176,7 @@ class Database:
     def close(self) -> None:
         if not self._is_closed:
             self._is_closed = True
-            release(self._dialect)
+            _release(self._dialect)
 
     def _set_limits(self, connection: sa.Connection, idle_s: float | None = None) -> None:
         """Set the limits of this transaction that differ from those of the shared connections."""
@@ -169,3 +206,60 @@ class Database:
             # The driver's message: SQLAlchemy's would include the statement.
             reason = self._dialect.reason(getattr(error, "orig", None) or error)
             raise StoreUnavailableError(reason) from error
+
+
+class SqlStore:
+    """A store, or a part of one, in a SQL database."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _records(self, query: sa.Executable, kind: type[Record]) -> list[Record]:
+        with self._database.reading() as tx:
+            return records_from(tx, query, kind)
+
+    def _first(self, query: sa.Executable, kind: type[Record]) -> Record | None:
+        return next(iter(self._records(query, kind)), None)
+
+    def _rows(self, query: sa.Executable) -> Sequence[Any]:
+        with self._database.reading() as tx:
+            return tx.execute(query).all()
+
+    def _scalar(self, query: sa.Executable) -> Any:  # noqa: ANN401 - of any column
+        with self._database.reading() as tx:
+            return tx.execute(query).scalar_one()
+
+    def _execute(self, statement: sa.Update | sa.Delete) -> int:
+        """Execute a statement; return the number of rows it changed."""
+        with self._database.writing() as tx:
+            return tx.execute(statement).rowcount
+
+    def _execute_each(self, statement: sa.Update | sa.Delete, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            with self._database.writing() as tx:
+                tx.execute(statement, rows)
+
+
+def record_from(row: sa.Row[Any], kind: type[Record], **others: object) -> Record:
+    """Convert a row to a class with the same field names; `others` adds or replaces values."""
+    converters = _converters_of(kind)  # type: ignore[arg-type]  # classes are hashable
+    values = {name: converter(getattr(row, name)) for name, converter in converters.items() if name not in others}
+    return kind(**values, **others)
+
+
+@cache
+def _converters_of(kind: type) -> dict[str, Callable[[Any], Any]]:
+    """Return how to convert the column of each field: a text to an enumeration, others not at all."""
+    hints = get_type_hints(kind)
+    return {name: hint if isinstance(hint, EnumType) else _unchanged for name, hint in hints.items()}
+
+
+def _unchanged(value: Any) -> Any:  # noqa: ANN401 - of any column
+    return value
+
+
+def records_from(tx: sa.Connection, query: sa.Executable, kind: type[Record]) -> list[Record]:
+    return [record_from(row, kind) for row in tx.execute(query)]

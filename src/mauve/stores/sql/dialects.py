@@ -1,27 +1,22 @@
-"""The differences between SQL engines, and the SQLite implementation."""
+"""The differences between SQL engines, the SQLite implementation, and column types for any engine."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-import structlog
 from sqlalchemy import Table, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError
 
-if TYPE_CHECKING:
-    pass
-
 CONNECTIONS_MAX: Final = 16  # of one pool
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and must be answered within 20 s
 HANG_S: Final = 3.0  # on top of the time limit of statements, which a frozen server does not enforce
-
-log = structlog.get_logger()
 
 
 class Session(NamedTuple):
@@ -32,55 +27,6 @@ class Session(NamedTuple):
     connections_max: int = CONNECTIONS_MAX
 
 
-class Dialect(Protocol):
-    """An SQL engine, opened on one database."""
-
-    engine: sa.Engine
-    is_server: bool
-
-    def reading(self) -> AbstractContextManager[sa.Connection]:
-        """Open a transaction in which every statement sees the same snapshot."""
-        ...
-
-    def writing(self) -> sa.Connection:
-        """Return a connection on which a write transaction begins with `begin()`."""
-        ...
-
-    def limit_statements(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
-        """Cancel statements in the block after this time."""
-        ...
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        """Commit this transaction without waiting for the disk."""
-        ...
-
-    def check_server(self, connection: sa.Connection) -> None:
-        """Raise unless this release supports the server."""
-        ...
-
-    def prepare_to_migrate(self, connection: sa.Connection) -> None:
-        """Block migrations by other processes until this transaction ends, and create the schema."""
-        ...
-
-    def programs(self, connection: sa.Connection) -> list[str]:
-        """Return the program name of each connection."""
-        ...
-
-    def empty_journal(self, patience_s: float, statement_s: float) -> bool:
-        """Remove deleted content from the journal; return False if readers prevented it throughout."""
-        ...
-
-    def wait_for_notice(self, channel: str, seconds: float) -> None:
-        """Wait for a notification on the channel, at most for this time."""
-        ...
-
-    def close(self) -> None: ...
-
-    def reason(self, error: BaseException) -> str:
-        """Describe why a statement failed, without any row values."""
-        ...
-
-
 _WRITING: Final = "mauve_writing"
 _LOCK_POLL_MS: Final = 3  # SQLite tries after 1 ms and 2 ms, then gives up
 _JOURNAL_WAIT_MS: Final = 50
@@ -89,7 +35,10 @@ _STEPS_BETWEEN_CHECKS: Final = 10_000  # of SQLite's virtual machine: a fraction
 
 
 class Sqlite:
-    """A file. One transaction writes at a time; readers see a snapshot from when they began."""
+    """A file. One transaction writes at a time; readers see a snapshot from when they began.
+
+    `Postgresql` has the same methods.
+    """
 
     is_server = False
 
@@ -98,13 +47,16 @@ class Sqlite:
         self._writers = self.engine.execution_options(**{_WRITING: True})
 
     def reading(self) -> AbstractContextManager[sa.Connection]:
+        """Open a transaction in which every statement sees the same snapshot."""
         return self.engine.begin()
 
     def writing(self) -> sa.Connection:
+        """Return a connection on which a write transaction begins with `begin()`."""
         return self._writers.connect()
 
     @contextmanager
     def limit_statements(self, connection: sa.Connection, seconds: float) -> Iterator[None]:
+        """Cancel statements in the block after this time."""
         ends_at = time.monotonic() + seconds
         driver: Any = connection.connection.driver_connection
         driver.set_progress_handler(lambda: time.monotonic() >= ends_at, _STEPS_BETWEEN_CHECKS)
@@ -123,9 +75,11 @@ class Sqlite:
         """Do nothing: a write transaction is the only one."""
 
     def programs(self, connection: sa.Connection) -> list[str]:  # noqa: ARG002 - the same signature for every engine
+        """Return the program name of each connection."""
         return []
 
     def empty_journal(self, patience_s: float, statement_s: float) -> bool:  # noqa: ARG002 - as above
+        """Remove deleted content from the journal; return False if readers prevented it throughout."""
         with closing(self.engine.raw_connection()) as connection:
             gives_up_at = time.monotonic() + patience_s
             while not _truncate_journal(connection.cursor()):
@@ -135,12 +89,14 @@ class Sqlite:
         return True
 
     def wait_for_notice(self, channel: str, seconds: float) -> None:  # noqa: ARG002 - the same signature
+        """Wait for a notification on the channel, at most for this time."""
         time.sleep(seconds)  # SQLite has no notifications.
 
     def close(self) -> None:
         self.engine.dispose()
 
     def reason(self, error: BaseException) -> str:
+        """Describe why a statement failed, without any row values."""
         return str(error)
 
 
@@ -221,6 +177,25 @@ def upsert(dialect_name: str, table: Table) -> postgresql.Insert | sqlite.Insert
 
 
 @cache
+def upsert_replacing(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert that replaces an existing row with the same primary key."""
+    insert = upsert(dialect_name, table)
+    changes = {column.key: insert.excluded[column.key] for column in table.columns if not column.primary_key}
+    key = list(table.primary_key.columns)
+    if not changes:
+        return insert.on_conflict_do_nothing(index_elements=key)
+    return insert.on_conflict_do_update(index_elements=key, set_=changes)
+
+
+@cache
+def upsert_adding(dialect_name: str, table: Table) -> sa.Insert:
+    """Return an insert that adds to the numbers of an existing row with the same primary key."""
+    insert = upsert(dialect_name, table)
+    sums = {column.key: column + insert.excluded[column.key] for column in table.columns if not column.primary_key}
+    return insert.on_conflict_do_update(index_elements=list(table.primary_key.columns), set_=sums)
+
+
+@cache
 def upsert_counts(dialect_name: str, table: Table) -> sa.Insert:
     """Return an insert into a table with `count` and `last_at` that adds to an existing row."""
     insert = upsert(dialect_name, table)
@@ -239,3 +214,45 @@ def now_ms(dialect_name: str) -> sa.ColumnElement[int]:
     else:
         since_1970 = sa.func.date_part("epoch", sa.func.clock_timestamp()) * sa.literal(1000.0)
     return sa.cast(since_1970, sa.BigInteger)
+
+
+_ESCAPED: Final = re.compile(r"\\(.)")
+
+
+def escaped(text: str) -> str:
+    r"""Return the text without U+0000, which PostgreSQL rejects: NUL as `\0`, a backslash as `\\`."""
+    if "\\" not in text and "\0" not in text:
+        return text
+    return text.replace("\\", "\\\\").replace("\0", "\\0")
+
+
+def unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return _ESCAPED.sub(lambda match: "\0" if match[1] == "0" else match[1], text)
+
+
+class AnyText(sa.TypeDecorator[str]):
+    """Text that may contain NUL. Equal texts have equal stored forms."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else escaped(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else unescaped(value)
+
+
+class WholeNumber(sa.TypeDecorator[int]):
+    """An integer of any size, as decimal text: 64 bits are too few for sums of money."""
+
+    impl = sa.Text
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: sa.Dialect) -> str | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> int | None:  # noqa: ARG002 - the base class's signature
+        return None if value is None else int(value)

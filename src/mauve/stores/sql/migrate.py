@@ -9,13 +9,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 import sqlalchemy as sa
 import structlog
 
 from mauve.stores import NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.sql.database import Database
+
+if TYPE_CHECKING:
+    from alembic.script import ScriptDirectory
 
 _COMPATIBLE_FROM: Final = "compatible_from"
 _LOCK_NOT_AVAILABLE: Final = "55P03"  # PostgreSQL's code for a lock timeout
@@ -126,8 +129,7 @@ def _check_compatible(database: Database, connection: sa.Connection, chain: Chai
             "run the newer mauve that migrated it, or restore an earlier backup"
         )
     oldest = sa.select(sa.column(_COMPATIBLE_FROM, sa.Text)).select_from(sa.table(chain.version_table))
-    is_stated = _has_compatible_from(connection, chain)
-    if not is_stated or (connection.execute(oldest).scalar_one() or revision) > newest:
+    if connection.execute(oldest).scalar_one() > newest:
         raise UnsupportedServerError(
             f"the {chain.name} at MAUVE_DATABASE_URL was migrated to revision {revision} by a newer release, "
             f"but this one supports {newest}: install that release on this machine"
@@ -135,23 +137,32 @@ def _check_compatible(database: Database, connection: sa.Connection, chain: Chai
 
 
 def _upgrade(database: Database, connection: sa.Connection, chain: Chain) -> None:
-    # Imported late: it is slow and rarely needed.
-    from alembic import command  # noqa: PLC0415
-    from alembic.config import Config  # noqa: PLC0415
-    from alembic.script import ScriptDirectory  # noqa: PLC0415
-
-    config = Config()
-    config.set_main_option("script_location", str(chain.folder).replace("%", "%%"))
-    config.attributes["version_table"] = chain.version_table
-    config.attributes["connection"] = connection
-    newest = ScriptDirectory.from_config(config).get_revision("head")
+    newest = scripts_of(chain).get_revision("head")
     compatible_from = getattr(newest.module, _COMPATIBLE_FROM, newest.revision)
     _refuse_while_older_run(database, connection, chain, compatible_from)
     if (revision := _revision_in(connection, chain)) is not None:
         log.info("migrating", store=chain.name, from_revision=revision, to_revision=newest.revision)
-    command.upgrade(config, "head")
+    run_migrations(connection, chain)
     if database.is_server:
         _store_compatible_from(connection, chain, compatible_from)
+
+
+def run_migrations(connection: sa.Connection, chain: Chain, revision: str = "head") -> None:
+    from alembic.migration import MigrationContext  # noqa: PLC0415 - slow and rarely needed
+    from alembic.operations import Operations  # noqa: PLC0415
+
+    def steps(current: Any, _context: MigrationContext) -> object:  # noqa: ANN401 - the revisions of the tables
+        return scripts_of(chain)._upgrade_revs(revision, current)  # noqa: SLF001 - as Alembic documents it
+
+    context = MigrationContext.configure(connection, opts={"version_table": chain.version_table, "fn": steps})
+    with Operations.context(context):
+        context.run_migrations()
+
+
+def scripts_of(chain: Chain) -> "ScriptDirectory":
+    from alembic.script import ScriptDirectory  # noqa: PLC0415 - slow and rarely needed
+
+    return ScriptDirectory(str(chain.folder))
 
 
 def _refuse_while_older_run(database: Database, connection: sa.Connection, chain: Chain, compatible_from: str) -> None:
@@ -165,12 +176,8 @@ def _refuse_while_older_run(database: Database, connection: sa.Connection, chain
             )
 
 
-def _has_compatible_from(connection: sa.Connection, chain: Chain) -> bool:
-    return _COMPATIBLE_FROM in {column["name"] for column in sa.inspect(connection).get_columns(chain.version_table)}
-
-
 def _store_compatible_from(connection: sa.Connection, chain: Chain, revision: str) -> None:
-    if not _has_compatible_from(connection, chain):
-        connection.exec_driver_sql(f"ALTER TABLE {chain.version_table} ADD COLUMN {_COMPATIBLE_FROM} VARCHAR(32)")
+    column = f"{_COMPATIBLE_FROM} VARCHAR(32)"
+    connection.exec_driver_sql(f"ALTER TABLE {chain.version_table} ADD COLUMN IF NOT EXISTS {column}")
     table = sa.table(chain.version_table, sa.column(_COMPATIBLE_FROM))
     connection.execute(sa.update(table).values({_COMPATIBLE_FROM: revision}))

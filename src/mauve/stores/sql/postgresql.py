@@ -30,9 +30,9 @@ _PROGRAMS: Final = sa.text(
 )
 _SCHEMA_LOCK: Final = 0x6D61757665  # arbitrary, but unused by other programs in the same database
 _TABLE_LOCK_S_MAX: Final = 4
-_TURN_EVERY_S: Final = 0.5
-_TURN_S_MAX: Final = 3600.0
-_TURN_LOGGED_EVERY_S: Final = 5.0
+_LOCK_POLL_S: Final = 0.5
+_LOCK_S_MAX: Final = 3600.0
+_LOCK_LOGGED_EVERY_S: Final = 5.0
 
 
 class Postgresql:
@@ -60,9 +60,11 @@ class Postgresql:
         yield
 
     def commit_quickly(self, connection: sa.Connection) -> None:
+        """Commit this transaction without waiting for the disk."""
         connection.execute(sa.select(sa.func.set_config("synchronous_commit", "off", sa.true())))
 
     def check_server(self, connection: sa.Connection) -> None:
+        """Raise unless this release supports the server."""
         shown: dict[str, str] = {row.name: row.setting for row in connection.execute(_SERVER_SETTINGS)}
         version = int(shown["server_version_num"]) // 10_000
         if version < _VERSION_MIN:
@@ -73,10 +75,11 @@ class Postgresql:
             raise UnsupportedServerError("the server may lose stored data: set fsync and full_page_writes to on")
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
+        """Block migrations by other processes until this transaction ends, and create the schema."""
         # Do not wait long for a table that another program uses: every other statement would queue up.
         for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
             connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))
-        _await_turn_to_migrate(connection)
+        _lock_schema(connection)
         connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
 
     def programs(self, connection: sa.Connection) -> list[str]:
@@ -121,18 +124,18 @@ class Postgresql:
         return getattr(diagnostics, "message_primary", None) or str(error).partition("\n")[0]
 
 
-def _await_turn_to_migrate(connection: sa.Connection) -> None:
+def _lock_schema(connection: sa.Connection) -> None:
     """Wait while another machine migrates, logging it periodically."""
     lock = sa.select(sa.func.pg_try_advisory_xact_lock(_SCHEMA_LOCK))
     began_at = logged_at = time.monotonic()
     while not connection.execute(lock).scalar_one():
         now = time.monotonic()
-        if now - began_at > _TURN_S_MAX:
+        if now - began_at > _LOCK_S_MAX:
             raise UnsupportedServerError("another machine has been migrating the database for an hour: see its log")
-        if now - logged_at >= _TURN_LOGGED_EVERY_S:
+        if now - logged_at >= _LOCK_LOGGED_EVERY_S:
             log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine is migrating")
             logged_at = now
-        time.sleep(_TURN_EVERY_S)
+        time.sleep(_LOCK_POLL_S)
 
 
 def set_wait(connection: sa.Connection, seconds: float) -> None:

@@ -28,10 +28,11 @@ _decoder: Final = msgspec.msgpack.Decoder(list[tuple[int, list[tuple[str, str, l
 _EMPTY: Final = _encoder.encode([])
 
 
-def _put(database: Database, process: str, **values: Any) -> None:  # noqa: ANN401 - of any column
+def _put(database: Database, process: str, time_column: str, **values: Any) -> None:  # noqa: ANN401 - of any column
     with database.writing(is_expendable=True) as tx:
-        insert = upsert(tx.dialect.name, processes).values(process=process, **values)
-        tx.execute(insert.on_conflict_do_update(index_elements=[processes.c.process], set_=values))
+        changes = values | {time_column: now_ms(tx.dialect.name)}
+        insert = upsert(tx.dialect.name, processes).values(process=process, **changes)
+        tx.execute(insert.on_conflict_do_update(index_elements=[processes.c.process], set_=changes))
 
 
 class SqlAcceptedCounts:
@@ -42,7 +43,7 @@ class SqlAcceptedCounts:
         self._ticks = ticks
         self._seen: dict[str, bytes] = {}
         self._decoded: dict[bytes, dict[int, AcceptedCounts]] = {}
-        # What the last process of this name shared still counts: without a look at it, this one takes another name.
+        # The counts of an earlier process with this name are still valid; if they cannot be read, use another name.
         self._process = process if self._has_read() else f"{process}-{secrets.token_hex(4)}"
         self._shared, self._shared_at = self._seen.get(self._process, _EMPTY), ticks()
         with suppress(StoreUnavailableError):
@@ -53,7 +54,7 @@ class SqlAcceptedCounts:
         may_expire = content != _EMPTY and self._ticks() - self._shared_at > _SHARE_AGAIN_S
         if content == self._shared and not may_expire:
             return
-        _put(self._database, self._process, accepted=content, accepted_at=_now(self._database))
+        _put(self._database, self._process, "accepted_at", accepted=content)
         self._shared, self._shared_at = content, self._ticks()
 
     def own(self) -> dict[int, AcceptedCounts]:
@@ -121,10 +122,10 @@ class SqlPresence:
                     self._beat()
 
     def _beat(self) -> None:
-        now = _now(self._database)
-        _put(self._database, self._process, beat_at=now)
-        is_other = (processes.c.process != self._process) & (processes.c.beat_at > now - int(ABSENT_AFTER_S * 1000))
+        _put(self._database, self._process, "beat_at")
         with self._database.reading() as tx:
+            present_since = now_ms(tx.dialect.name) - int(ABSENT_AFTER_S * 1000)
+            is_other = (processes.c.process != self._process) & (processes.c.beat_at > present_since)
             self._sharing = 1 + tx.execute(sa.select(sa.func.count()).where(is_other)).scalar_one()
 
 
@@ -134,11 +135,6 @@ def _forget_gone(database: Database) -> None:
         began_at = now_ms(tx.dialect.name) - _COUNTS_MS
         times = (sa.func.coalesce(column, 0) for column in (processes.c.accepted_at, processes.c.beat_at))
         tx.execute(sa.delete(processes).where(*(at < began_at for at in times)))
-
-
-def _now(database: Database) -> int:
-    with database.reading() as tx:
-        return tx.execute(sa.select(now_ms(tx.dialect.name))).scalar_one()
 
 
 def _content_of(accepted: Mapping[int, AcceptedCounts]) -> bytes:

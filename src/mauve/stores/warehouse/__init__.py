@@ -5,16 +5,12 @@ loaded twice from another event with the same content.
 """
 
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
-from datetime import date
-from typing import Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from mauve.core.events import Activity
-from mauve.core.window import Window
-from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.log import RECORD_NUMBER_MAX
 
 ITEMS_PER_RECORD_MAX: Final = 1024
@@ -113,70 +109,6 @@ class SameId(NamedTuple):
     counted_at: list[int]  # received_at of each
 
 
-class WarehouseWriter(Protocol):
-    """The loader's writer: stage, decide what counts, commit.
-
-    - When `commit` returns, the staged rows are durable: they survive a power cut.
-    - A failed `commit` may have stored some of the rows: call `stored_after` before loading them again.
-    - Rows that do not count are stored, but not included in any count or sketch.
-    - If the staged rows are lost, `commit` fails and stores nothing.
-    """
-
-    def stage(self, rows: EventRows) -> list[SameId]:
-        """Stage the rows, replacing any staged earlier.
-
-        Return the ids that were already counted, and those shared by several rows.
-        """
-        ...
-
-    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
-        """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches.
-
-        A server stores the rows of one range name only once, even if two loaders commit it concurrently.
-        """
-        ...
-
-    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
-        """Return the rows of all records after the given ones, by stream: seq → whether the row counts.
-
-        Omit those received before a given time; without one, the whole table is scanned.
-        """
-        ...
-
-    def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
-        """Make `stage` find the ids of rows that count: the commit that stored them may have failed."""
-        ...
-
-    def forget_ids(self) -> None:
-        """Make `stage` find the ids that another loader has counted: cached ids may be outdated."""
-        ...
-
-    def expire_ids(self, loaded_through_ms: int) -> None:
-        """Expire ids that no event received after this time can repeat within the window.
-
-        Every event received earlier must be loaded, because a waiting event may repeat an id from days ago.
-        """
-        ...
-
-    def ping(self) -> None: ...
-
-
-class WarehouseSummary(Protocol):
-    """Summarizes days when they close."""
-
-    def first_day(self) -> date | None:
-        """Return the earliest day with any activity."""
-        ...
-
-    def users_of_days(self, window: Window) -> list[DayUsers]:
-        """Return the users of every project on every day of the window that has any."""
-        ...
-
-    def merge_week(self, week: Window) -> None:
-        """Merge the sketches of a week into an additional one, durably. Safe to repeat."""
-        ...
-
-
 class StoredEvent(NamedTuple):
     """An event in the list of latest arrivals."""
 
@@ -189,38 +121,57 @@ class StoredEvent(NamedTuple):
     counted: int  # 1, or 0: a repeat
 
 
-class WarehouseReader(Protocol):
-    """The query plane's reader. Only rows that count are included; windows include both ends.
+# Errors caused by the rows; any other indicates a problem with the engine or its disk.
+BAD_ROW_CODES: Final = frozenset(
+    {
+        6,  # cannot parse text
+        27,  # cannot parse input
+        33,  # cannot read all data
+        41,  # cannot parse date and time
+        53,  # type mismatch
+        69,  # argument out of bound
+        70,  # cannot convert type
+        72,  # cannot parse number
+        117,  # incorrect data
+        131,  # too large string size
+        321,  # value is out of range of data type
+        349,  # cannot insert NULL in ordinary column
+    }
+)
+_lines: Final = msgspec.json.Decoder()
 
-    - Days with a count of zero are omitted; the others are in order, as YYYY-MM-DD.
-    - A read that takes too long or too much memory raises `WarehouseUnavailableError`, as does an engine that is down.
-      The next may succeed.
-    - Several threads may read concurrently, while the loader writes.
+
+class Connection:
+    """A session on an engine, used by one thread at a time. Its temporary tables are not visible to other sessions.
+
+    Parameters are bound to `{name:Type}`, never inserted into the SQL.
     """
 
-    def users(
-        self, projects: Collection[str], seen: Collection[Activity], window: Window, weeks: Window | None
-    ) -> dict[str, int]:
-        """Return each project's distinct users: exact if few, else within about 0.5 %; projects with 0 are omitted.
+    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
+        self._query(sql, None, parameters)
 
-        `weeks` are the weeks of the window whose sketches were merged.
-        """
-        ...
+    def rows(self, sql: str) -> list[tuple[int, ...]]:
+        """Return rows of integers."""
+        return [tuple(map(int, line.split("\t"))) for line in self._query(sql, "TSV").decode().splitlines()]
 
-    def users_by_day(self, projects: Collection[str], seen: Activity, window: Window) -> list[tuple[str, str, int]]:
-        """Return (project, day, users), by project, then day."""
-        ...
+    def binary(self, sql: str) -> bytes:
+        """Return rows in the engine's binary format, concatenated."""
+        return self._query(sql, "RowBinary")
 
-    def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
-        """Return names with their counts, most frequent first, then by name (as UTF-8)."""
-        ...
+    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
+        """Return rows of texts and integers."""
+        return _lines.decode_lines(self._query(sql, "JSONCompactEachRow", parameters))
 
-    def event_count(self, project: str, name: str, window: Window) -> int: ...
+    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes:
+        """Return rows as an Arrow stream."""
+        return self._query(sql, "ArrowStream", parameters)
 
-    def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]: ...
+    def insert_arrow(self, table: str, stream: bytes) -> None:
+        raise NotImplementedError
 
-    def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Return the latest events received in the window, whenever they occurred, latest first."""
-        ...
+    def close(self) -> None:
+        raise NotImplementedError
 
-    def close(self) -> None: ...
+    def _query(self, sql: str, format_: str | None, parameters: Mapping[str, str | int] | None = None) -> bytes:
+        """Run a statement and return its rows in a format; None: it has none."""
+        raise NotImplementedError

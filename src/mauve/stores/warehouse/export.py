@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping
 from datetime import date
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mauve.stores.export import Chosen, EventDay, EventExtent, EventPage
 from mauve.stores.imports import IMPORT_STREAM, ROWS_MAX, SOURCE_PREFIX, seq_of
-from mauve.stores.warehouse import STREAM_SHIFT
+from mauve.stores.warehouse import STREAM_SHIFT, Connection
+from mauve.stores.warehouse.schema import day_from, day_number
 
 _PAGE_ROWS_MAX: Final = 50_000
 _PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_DAY_NUMBER_MAX: Final = 2**16 - 1
 
 # One thread, so that other reads keep a core. Finding a person scans every row of the project.
 _LIMITS: Final = "SETTINGS max_threads = 1, max_memory_usage = 134217728, max_execution_time = {seconds}"
@@ -32,20 +31,10 @@ _COLUMNS: Final = f"""
 """
 
 
-class ExportConnection(Protocol):
-    """The part of a connection that an export needs."""
-
-    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]: ...
-
-    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes: ...
-
-    def close(self) -> None: ...
-
-
 class ClickHouseEventExport:
     """Used by one thread at a time."""
 
-    def __init__(self, connection: ExportConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def extent(self, chosen: Chosen) -> EventExtent:
@@ -57,7 +46,7 @@ class ClickHouseEventExport:
         GROUP BY number ORDER BY number
         """
         days = self._read(counts, bound | _bound_ends(ends), _SCAN_LIMITS)
-        return EventExtent(ends, [EventDay(_day_from(number), count) for number, count in days])
+        return EventExtent(ends, [EventDay(day_from(number), count) for number, count in days])
 
     def page(self, chosen: Chosen, ends: dict[int, int], day: date, after: int) -> EventPage:
         condition, bound = _condition(chosen, day)
@@ -97,8 +86,8 @@ class ClickHouseEventExport:
 def _condition(chosen: Chosen, day: date | None = None) -> tuple[str, dict[str, str | int]]:
     bound: dict[str, str | int] = {
         "project": chosen.project,
-        "first": _day_number(day or chosen.first),
-        "last": _day_number(day or chosen.last),
+        "first": day_number(day or chosen.first),
+        "last": day_number(day or chosen.last),
     }
     if chosen.user is None:
         return _OF_PROJECT, bound
@@ -109,12 +98,3 @@ def _bound_ends(ends: Mapping[int, int]) -> dict[str, str | int]:
     if not ends:
         ends = {0: 0}  # The engine does not accept empty lists here.
     return {"streams": str(list(ends)), "ends": str(list(ends.values()))}
-
-
-def _day_number(day: date) -> int:
-    """Return the engine's number for a day, or for the nearest supported day."""
-    return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)
-
-
-def _day_from(number: int) -> date:
-    return date.fromordinal(_EPOCH_ORDINAL + number)

@@ -78,10 +78,6 @@ def masks_of(half: Numbers) -> Numbers:
     return masks
 
 
-def bytes_for(capacity: int) -> int:
-    return _words_for(capacity) * _WORD_BITS // 8
-
-
 def capacity_of(size_bytes: int) -> int:
     return size_bytes * 8 // BITS_PER_ID
 

@@ -75,12 +75,13 @@ WHERE position(project, '/') > 0 AND NOT endsWith(project, '/0')
 _DELETE: Final = "ALTER TABLE {table} DELETE WHERE {condition} SETTINGS mutations_sync = 2"
 
 
-class _Imports(ClickHouseWarehouse):
+class EmbeddedImports(ClickHouseWarehouse):
     _settings = _ANY_MONTHS
 
     def store(self, number: int, rows: EventRows) -> StoredRows:
         if not rows:
             return StoredRows(0, 0)
+        self._sync_replica()
         names: dict[str, str | int] = {
             "project": _checked(rows.project[0]),
             "number": number,
@@ -91,7 +92,7 @@ class _Imports(ClickHouseWarehouse):
         known = {seq: counted == 1 for seq, counted in self._rows(_STORED, names)}
         repeats = {seq for (seq,) in self._rows(_REPEATS, names) if seq not in known} if any(rows.id.lengths) else set()
         repeats |= {seq for seq, counts in known.items() if not counts}
-        is_complete = self._judge_rows(repeats, known.keys())
+        is_complete = self._stage_exceptions(repeats, known.keys())
         range_name = f"import {number}: {names['first']}-{names['last']}"
         # In this order: separate the users of each source before adding those of the import.
         self._store("events", COMMIT["events"].format(is_complete=is_complete), range_name)
@@ -106,6 +107,7 @@ class _Imports(ClickHouseWarehouse):
         return count
 
     def undo(self, project: str, number: int) -> int:
+        self._sync_replica()
         count = self.row_count(project, number)
         if count:
             self._delete("events", _of_import(project, number))
@@ -140,25 +142,13 @@ class _Imports(ClickHouseWarehouse):
         self._connection.run(_DELETE.format(table=table, condition=condition))
 
 
-class EmbeddedImports(_Imports):
-    """For the process that has the embedded warehouse open."""
-
-
-class ServerImports(_Imports, ServerWarehouse):
+class ServerImports(EmbeddedImports, ServerWarehouse):
     _settings = f"{_ANY_MONTHS}, max_execution_time = {_SERVER_S_MAX}"
-
-    def store(self, number: int, rows: EventRows) -> StoredRows:
-        self._sync_replica()
-        return super().store(number, rows)
 
     def stored_imports(self) -> list[tuple[str, int]]:
         """Return the project and number of every import that has rows or users."""
         self._sync_replica()
         return sorted((project, int(number)) for project, number in self._connection.read(_STORED_IMPORTS, {}))
-
-    def undo(self, project: str, number: int) -> int:
-        self._sync_replica()
-        return super().undo(project, number)
 
 
 def _of_import(project: str, number: int) -> str:

@@ -12,12 +12,10 @@ from typing import Final
 
 from mauve.core.times import DAY_MS
 from mauve.stores.maintenance import Frozen
-from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.stores.warehouse.chdb.connection import Connection
-from mauve.stores.warehouse.schema import FROZEN_FOLDER, IS_IMPORTED, KEPT_TABLES, TABLES
+from mauve.stores.warehouse import Connection, WarehouseUnavailableError
+from mauve.stores.warehouse.schema import FROZEN_FOLDER, IS_IMPORTED, KEPT_TABLES, TABLES, day_number
 
 _FROZEN_NAME: Final = "backup"
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _FOLDERS: Final = (
     "SELECT name, data_paths[1] FROM system.tables WHERE database = currentDatabase() AND notEmpty(data_paths)"
 )
@@ -63,8 +61,7 @@ class RowMaintenance:
         return self._blank(_OF_THE_PERSON, named)
 
     def anonymize_raw_before(self, day: date) -> int:
-        number = max(0, day.toordinal() - _EPOCH_ORDINAL)
-        return self._blank(f"day < toDate(toUInt16({number})) AND {_IS_RAW}", {})
+        return self._blank(f"day < toDate(toUInt16({day_number(day)})) AND {_IS_RAW}", {})
 
     def delete_project(self, project: str) -> int:
         named = {"project": project}

@@ -1,6 +1,7 @@
 """The warehouse's tables: in one embedded engine, on a server, or on every server of a cluster."""
 
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 from mauve.stores.imports import IMPORTS_MAX, ROWS_MAX, seq_of
@@ -15,6 +16,18 @@ _ONE_FILE: Final = "min_bytes_for_wide_part = 268435456"
 _REMEMBERED_INSERTS: Final = 20_000
 _REMEMBERED_S: Final = 24 * 3600
 _SEEN_DAYS_MAX: Final = 90  # how long ids are kept if nothing is loaded
+
+_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
+DAY_NUMBER_MAX: Final = 2**16 - 1
+
+
+def day_number(day: date) -> int:
+    """Return the engine's number for a day, or for the nearest supported day."""
+    return min(max(0, day.toordinal() - _EPOCH_ORDINAL), DAY_NUMBER_MAX)
+
+
+def day_from(number: int) -> date:
+    return date.fromordinal(_EPOCH_ORDINAL + number)
 
 
 @dataclass(frozen=True, slots=True)

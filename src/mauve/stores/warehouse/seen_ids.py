@@ -5,20 +5,20 @@ only the others are looked up, and only in the days that may hold them.
 """
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import structlog
 
 from mauve.core.times import DAY_MS
-from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse import Connection, EventRows, SameId, WarehouseUnavailableError
 from mauve.stores.warehouse.columns import id_candidates_as_arrow
 from mauve.stores.warehouse.id_filter import Hashes, IdFilter, capacity_of, masks_of
-from mauve.stores.warehouse.schema import STAGED_CANDIDATES
+from mauve.stores.warehouse.schema import STAGED_CANDIDATES, day_from, day_number
 
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """The limit for all filters. Beyond it, they are overfilled and recognize fewer new ids: slower, but never wrong."""
@@ -27,7 +27,6 @@ _CAPACITY_MIN: Final = 65_536
 _SLACK_MAX: Final = 1.25  # the allowed oversize of a past day's filter
 _IDS_AT_ONCE: Final = 1_000_000
 _FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _WINDOW_DAYS: Final = 7  # how many days back repeats are looked up
 _KEPT_DAYS: Final = 9  # Two more, because events load after they are received and clocks differ.
 
@@ -55,9 +54,8 @@ class SeenIds:
     A missing filter does not mean that a day has no ids; it is built when first needed.
     """
 
-    def __init__(self, connection: Connection, *, filter_bytes_max: int) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._bytes_max = filter_bytes_max
         self._days = set(self._stored_days())  # on which the table may hold ids
         self._filters: dict[int, IdFilter] = {}
 
@@ -79,7 +77,7 @@ class SeenIds:
         oldest = loaded_through_ms // DAY_MS - _KEPT_DAYS
         for day in sorted(self._days)[:-_KEPT_DAYS]:
             if day <= oldest:
-                self._connection.run(_DROP_DAY.format(day=date.fromordinal(_EPOCH_ORDINAL + day)))
+                self._connection.run(_DROP_DAY.format(day=day_from(day)))
                 self._days.remove(day)
                 self._filters.pop(day, None)
 
@@ -132,14 +130,14 @@ class SeenIds:
     def _grown(self, day: int, more: int) -> IdFilter:
         """Return a larger filter of the same day, filled from the table, because a filter cannot be resized."""
         full = self._filters[day]
-        room = capacity_of(self._bytes_max - self.filter_bytes + full.size_bytes)
+        room = capacity_of(FILTER_BYTES_MAX - self.filter_bytes + full.size_bytes)
         return full if room <= full.capacity else self._make_filter(day, (full.count + more) * 2)
 
     def _make_filter(self, day: int, ids_expected: int) -> IdFilter:
         """Build a filter and fill it from the table. It is used only once it is complete."""
         ((stored,),) = self._connection.rows(f"SELECT count() FROM seen WHERE {_is_of(day)}")
         taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
-        room = capacity_of(max(self._bytes_max - taken, 0))
+        room = capacity_of(max(FILTER_BYTES_MAX - taken, 0))
         made = IdFilter(max(min(max(stored, ids_expected), room), _CAPACITY_MIN))
         for hashes in read_ahead(self._stored_hashes(day, stored)):
             made.add(hashes)
@@ -175,7 +173,7 @@ class SeenIds:
 
     def _stored_days(self) -> dict[int, int]:
         rows = self._connection.read(_DAYS, {})
-        return {date.fromisoformat(day).toordinal() - _EPOCH_ORDINAL: count for day, count in rows}
+        return {day_number(date.fromisoformat(day)): count for day, count in rows}
 
 
 def _is_of(day: int) -> str:
@@ -198,3 +196,72 @@ def read_ahead(pieces: Iterator[Hashes]) -> Iterator[Hashes]:
         while (piece := following.result()) is not None:
             following = thread.submit(next, pieces, None)
             yield piece
+
+
+_HASHED_ROW: Final = np.dtype([("seq", "<u8"), ("hash", "V16")])  # as the engine writes them
+_RECEIVED_ID: Final = np.dtype([("received_at", "<i8"), ("hash", "V16")])
+
+
+class StagedIds(NamedTuple):
+    """The rows that have an id, in order of arrival."""
+
+    places: npt.NDArray[np.intp]  # among all staged rows
+    seqs: npt.NDArray[np.uint64]
+    hashes: Hashes
+    received_days: npt.NDArray[np.int64]  # since 1970
+
+    def without(self, seqs: Collection[int]) -> "StagedIds":
+        if not seqs:
+            return self
+        is_left = ~np.isin(self.seqs, np.fromiter(seqs, np.uint64, len(seqs)))
+        return StagedIds(self.places[is_left], self.seqs[is_left], self.hashes[is_left], self.received_days[is_left])
+
+
+NO_IDS: Final = StagedIds(
+    np.zeros(0, np.intp), np.zeros(0, np.uint64), np.zeros((0, 2), np.uint64), np.zeros(0, np.int64)
+)
+
+
+def staged_ids(rows: EventRows, hashed: bytes) -> StagedIds:
+    """Match the engine's id hashes, which are in any order, with their rows."""
+    made = np.frombuffer(hashed, _HASHED_ROW)
+    places = np.flatnonzero(np.frombuffer(rows.id.lengths, np.int32))
+    seqs = np.frombuffer(rows.seq, np.uint64)[places]
+    if len(made) != len(seqs):
+        raise WarehouseUnavailableError("the staged rows are lost")
+    if not np.array_equal(made["seq"], seqs):
+        ranks = np.empty(len(seqs), np.intp)
+        ranks[np.argsort(seqs)] = np.argsort(made["seq"])
+        made = made[ranks]
+    days = np.frombuffer(rows.received_at, np.int64)[places] // DAY_MS
+    return StagedIds(places, seqs, hashes_from(made["hash"].tobytes()), days)
+
+
+def received_ids(rows: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Hashes]:
+    """Return the time and day of receipt of each, and its hash."""
+    found = np.frombuffer(rows, _RECEIVED_ID)
+    received_at = found["received_at"].astype(np.int64)
+    return received_at, received_at // DAY_MS, hashes_from(found["hash"].tobytes())
+
+
+def same_ids(ids: StagedIds, seen: SeenIds) -> list[SameId]:
+    """Return the ids that were already counted, and those shared by several rows."""
+    if not len(ids.places):
+        return []
+    counted_at = seen.counted_at(ids.hashes, int(ids.received_days.min()))
+    shared = _shared(ids.hashes)
+    in_groups = {place for group in shared for place in group}
+    groups = shared + [[place] for place in counted_at if place not in in_groups]
+    return [SameId(ids.places[group].tolist(), counted_at.get(group[0], [])) for group in groups]
+
+
+def _shared(hashes: Hashes) -> list[list[int]]:
+    """Return the indexes of hashes that occur more than once, grouped by hash, in order."""
+    ordered = np.sort(hashes[:, 0])
+    repeated = ordered[1:][ordered[1:] == ordered[:-1]]
+    if not len(repeated):
+        return []  # The common case: sorting alone is fast.
+    groups: dict[bytes, list[int]] = {}
+    for place in np.flatnonzero(np.isin(hashes[:, 0], repeated)).tolist():
+        groups.setdefault(hashes[place].tobytes(), []).append(place)
+    return [group for group in groups.values() if len(group) > 1]

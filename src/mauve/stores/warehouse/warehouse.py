@@ -11,19 +11,15 @@ from mauve.core.events import Activity
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.ledger.closed_days import DayUsers
-from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
-from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse import Connection, EventRows, RowsRefusedError, SameId, WarehouseUnavailableError, first_seq
 from mauve.stores.warehouse.columns import events_as_arrow, seen_as_arrow, seqs_as_arrow
-from mauve.stores.warehouse.event_days import repair_event_days
-from mauve.stores.warehouse.schema import STAGING, TABLES
-from mauve.stores.warehouse.seen_ids import FILTER_BYTES_MAX, SeenIds
-from mauve.stores.warehouse.staged_ids import NO_IDS, received_ids, same_ids, staged_ids
+from mauve.stores.warehouse.schema import ADD_EVENT_DAYS, STAGING, TABLES, day_from, day_number
+from mauve.stores.warehouse.seen_ids import NO_IDS, SeenIds, received_ids, same_ids, staged_ids
 
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range
-_ID_HASH: Final = "sipHash128(project, '/', id)"
+ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("staged", "staged_repeats", "staged_stored")
-_HASHED_IDS: Final = f"SELECT seq, {_ID_HASH} FROM staged WHERE id != ''"
+_HASHED_IDS: Final = f"SELECT seq, {ID_HASH} FROM staged WHERE id != ''"
 # The staged tables are in memory: their loss must be detected.
 _IS_COMPLETE: Final = " AND ".join(
     f"(SELECT throwIf(count() != {{{name}}}, 'the staged rows are lost') FROM {table}) = 0"
@@ -48,7 +44,7 @@ COMMIT: Final = {
     """,
     "seen": f"""
     INSERT INTO seen (id_hash, received_at, received_day)
-    SELECT {_ID_HASH}, received_at, toDate({_RECEIVED_DAY}) FROM staged
+    SELECT {ID_HASH}, received_at, toDate({_RECEIVED_DAY}) FROM staged
     WHERE {{is_complete}} AND id != '' AND {COUNTS} AND {_IS_NEW}
     """,
     "actives": f"""
@@ -85,22 +81,36 @@ log = structlog.get_logger()
 
 
 class ClickHouseWarehouse:
-    """The loader's side of a warehouse whose tables exist."""
+    """The loader's side of a warehouse whose tables exist: stage, decide what counts, commit; sum up closed days.
 
-    def __init__(self, connection: Connection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
+    - When `commit` returns, the staged rows are durable: they survive a power cut.
+    - A failed `commit` may have stored some of the rows: call `stored_after` before loading them again.
+    - Rows that do not count are stored, but not included in any count or sketch.
+    - If the staged rows are lost, `commit` fails and stores nothing.
+    """
+
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._has_staging = False
-        self._seen = SeenIds(connection, filter_bytes_max=filter_bytes_max)
+        self._seen = SeenIds(connection)
         self._staged_count = 0
         self._staged_ids = NO_IDS
 
     def stage(self, rows: EventRows) -> list[SameId]:
+        """Stage the rows, replacing any staged earlier.
+
+        Return the ids that were already counted, and those shared by several rows.
+        """
         self._stage_rows(rows)
         self._staged_ids = staged_ids(rows, self._connection.binary(_HASHED_IDS)) if any(rows.id.lengths) else NO_IDS
         return same_ids(self._staged_ids, self._seen)
 
     def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
-        is_complete = self._judge_rows(repeats, stored)
+        """Store the staged rows. `repeats` do not count; `stored` are already stored and only update the sketches.
+
+        A server stores the rows of one range name only once, even if two loaders commit it concurrently.
+        """
+        is_complete = self._stage_exceptions(repeats, stored)
         counted = self._staged_ids.without(repeats).without(stored)  # Stored ones are known, see `recover_ids`.
         self._seen.add(counted.hashes, counted.received_days)
         for table, statement in COMMIT.items():
@@ -108,8 +118,13 @@ class ClickHouseWarehouse:
         self._has_staging = True
 
     def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
+        """Return the rows of all records after the given ones, by stream: seq → whether the row counts.
+
+        Omit those received before a given time; without one, the whole table is scanned.
+        """
         if not positions:
             return {}
+        self._sync_replica()
         rows = self._connection.rows(
             f"SELECT seq, counted FROM events WHERE {_after(positions, received_from_ms)} LIMIT {_STORED_AFTER_MAX + 1}"
         )
@@ -121,8 +136,9 @@ class ClickHouseWarehouse:
         return {seq: counted == 1 for seq, counted in rows}
 
     def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
+        """Make `stage` find the ids of rows that count: the commit that stored them may have failed."""
         counted = f"{_after(positions, received_from_ms)} AND counted AND id != ''"
-        rows = self._connection.binary(f"SELECT received_at, {_ID_HASH} FROM events WHERE {counted}")
+        rows = self._connection.binary(f"SELECT received_at, {ID_HASH} FROM events WHERE {counted}")
         received_at, days, hashes = received_ids(rows)
         if not len(hashes):
             return
@@ -133,25 +149,32 @@ class ClickHouseWarehouse:
         self._connection.insert_arrow("seen", seen_as_arrow(hashes[missing], received_at[missing], days[missing]))
 
     def forget_ids(self) -> None:
-        """See the protocol. No other loader can open an embedded warehouse."""
+        """Make `stage` find the ids that another loader has counted. No other can open an embedded warehouse."""
 
     def expire_ids(self, loaded_through_ms: int) -> None:
+        """Expire ids that no event received after this time can repeat within the window.
+
+        Every event received earlier must be loaded, because a waiting event may repeat an id from days ago.
+        """
         try:
             self._seen.expire(loaded_through_ms)
         except (RowsRefusedError, WarehouseUnavailableError) as error:
             log.warning("ids_not_expired", reason=str(error), advice="retried at the next load")
 
     def first_day(self) -> date | None:
+        """Return the earliest day with any activity."""
         ((number, count),) = self._connection.rows("SELECT toUInt16(min(day)), count() FROM actives")
-        return date.fromordinal(_EPOCH_ORDINAL + number) if count else None
+        return day_from(number) if count else None
 
     def users_of_days(self, window: Window) -> list[DayUsers]:
-        first, last = _day_numbers(window)
+        """Return the users of every project on every day of the window that has any."""
+        first, last = day_number(window.first), day_number(window.last)
         rows = self._connection.read(_USERS_OF_DAYS, {"first": first, "last": last})
         return [DayUsers(project, Activity(kind), day, users) for project, kind, day, users in rows]
 
     def merge_week(self, week: Window) -> None:
-        first, last = _day_numbers(week)
+        """Merge the sketches of a week into an additional one, durably. Safe to repeat."""
+        first, last = day_number(week.first), day_number(week.last)
         of_week = _OF_WEEK.format(first=first)
         # Left from an earlier attempt, or from before the week was reopened: remove the users of an undone import.
         if self._connection.rows(_HAS_WEEK.format(of_week=of_week)) != [(0,)]:
@@ -161,12 +184,15 @@ class ClickHouseWarehouse:
     def ping(self) -> None:
         self._connection.rows("SELECT 1")
 
+    def _sync_replica(self) -> None:
+        """Wait until this replica has all rows that other replicas have stored; an embedded engine has no others."""
+
     def _stage_rows(self, rows: EventRows) -> None:
         self._empty_staging()
         self._connection.insert_arrow("staged", events_as_arrow(rows))
         self._staged_count = len(rows)
 
-    def _judge_rows(self, repeats: Collection[int], stored: Collection[int]) -> str:
+    def _stage_exceptions(self, repeats: Collection[int], stored: Collection[int]) -> str:
         """Stage which rows do not count and which are stored; return the condition for the commit's statements."""
         if repeats:
             self._connection.insert_arrow("staged_repeats", seqs_as_arrow(repeats))
@@ -193,11 +219,11 @@ class ClickHouseWarehouse:
 class ChdbWarehouse(ClickHouseWarehouse):
     """The embedded warehouse. Opening it creates its tables."""
 
-    def __init__(self, connection: Connection, *, filter_bytes_max: int = FILTER_BYTES_MAX) -> None:
+    def __init__(self, connection: Connection) -> None:
         for statement in TABLES:
             connection.run(statement)
-        repair_event_days(connection)
-        super().__init__(connection, filter_bytes_max=filter_bytes_max)
+        _repair_event_days(connection)
+        super().__init__(connection)
         self._seen.build()
 
 
@@ -213,5 +239,37 @@ def _after(positions: Mapping[int, int], received_from_ms: int) -> str:
     return f"received_at >= {received_from_ms} AND ({after})"
 
 
-def _day_numbers(window: Window) -> tuple[int, int]:
-    return window.first.toordinal() - _EPOCH_ORDINAL, window.last.toordinal() - _EPOCH_ORDINAL
+# After a power cut, the daily sums of events may be damaged: the engine does not sync them with the rows. It detects
+# missing or truncated sums at startup and sums the rows instead: correct but slower, and such parts are never merged
+# with others. Sums of the right length with wrong bytes fail every read. Both are rebuilt from the rows.
+_DROP_SUMS: Final = "ALTER TABLE events DROP PROJECTION event_days SETTINGS mutations_sync = 1"
+_REBUILD_SUMS: Final = "ALTER TABLE events MATERIALIZE PROJECTION event_days"
+_MISSING_SUMS: Final = """
+SELECT count() FROM system.projection_parts
+WHERE database = currentDatabase() AND table = 'events' AND is_broken AND active
+"""
+_SUM: Final = "SELECT sum(counted) FROM events"
+_FROM_ROWS: Final = f"{_SUM} SETTINGS optimize_use_projections = 0"
+
+
+def _repair_event_days(connection: Connection) -> None:
+    """Rebuild missing sums in the background; drop damaged ones first."""
+    if not _can_read(connection, _SUM):  # This reads all of them, and every block has a checksum.
+        if not _can_read(connection, _FROM_ROWS):
+            log.error("events_unreadable", advice="a part of the warehouse is damaged: restore it from a backup")
+            return  # New events can still be loaded.
+        log.warning("event_sums_damaged", advice="they are rebuilt from the events")
+        connection.run(_DROP_SUMS)
+        connection.run(ADD_EVENT_DAYS)
+        connection.run(_REBUILD_SUMS)
+    elif connection.rows(_MISSING_SUMS) != [(0,)]:
+        log.info("event_sums_missing", advice="they are rebuilt from the events")
+        connection.run(_REBUILD_SUMS)
+
+
+def _can_read(connection: Connection, sql: str) -> bool:
+    try:
+        connection.rows(sql)
+    except (RowsRefusedError, WarehouseUnavailableError):
+        return False
+    return True

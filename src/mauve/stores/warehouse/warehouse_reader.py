@@ -7,19 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import date
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from mauve.core.events import Activity
 from mauve.core.times import DAY_MS, PAST_MAX_MS
 from mauve.core.window import Window, halves_of
 from mauve.stores.cancellation import seconds_left
-from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
+from mauve.stores.warehouse import Connection, StoredEvent, WarehouseUnavailableError
+from mauve.stores.warehouse.schema import DAY_NUMBER_MAX, day_from, day_number
 
 _READ_S_MAX: Final = 10.0  # for a read without a deadline
 _LEAST_S: Final = 0.001  # The engine treats 0 as no limit.
 _READ_BYTES_MAX: Final = 128 * 1024 * 1024
-_EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_DAY_NUMBER_MAX: Final = 2**16 - 1
 
 _LIMITS: Final = f"""
 SETTINGS max_memory_usage = {_READ_BYTES_MAX},
@@ -28,7 +27,7 @@ SETTINGS max_memory_usage = {_READ_BYTES_MAX},
 # The primary key finds exactly the rows needed, so filtering columns first does not help.
 _BY_PRIMARY_KEY: Final = f"{_LIMITS}, optimize_move_to_prewhere = 0"
 _IN_DAYS: Final = "day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
-_IN_WINDOW: Final = "project = {project:String} AND day BETWEEN toDate({first:UInt16}) AND toDate({last:UInt16})"
+_IN_WINDOW: Final = f"project = {{project:String}} AND {_IN_DAYS}"
 _USERS: Final = "uniqCombined64Merge(17)(users)"
 _IN_WEEKS: Final = "day BETWEEN toDate({first_of_weeks:UInt16}) AND toDate({last_of_weeks:UInt16})"
 # Written as a sum over whole days so that the engine uses the projection with daily sums of each name.
@@ -59,37 +58,41 @@ _NARROWER: Final = 8
 _NARROWEST_MS: Final = 1_000
 
 
-class ReadConnection(Protocol):
-    """The part of a connection that a read needs. Used by one thread at a time."""
+class WarehouseReader:
+    """The query plane's reader. Only rows that count are included; windows include both ends.
 
-    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]: ...
+    - Days with a count of zero are omitted; the others are in order, as YYYY-MM-DD.
+    - A read that takes too long or too much memory raises `WarehouseUnavailableError`, as does an engine that is down.
+      The next may succeed.
+    - Several threads may read concurrently, while the loader writes. Each uses a connection of its own, opened when
+      first needed.
+    """
 
-    def close(self) -> None: ...
-
-
-class ClickHouseWarehouseReader:
-    """Reads in parallel, on one connection per concurrent reader, opened when first needed."""
-
-    def __init__(self, open_connection: Callable[[], ReadConnection]) -> None:
+    def __init__(self, open_connection: Callable[[], Connection]) -> None:
         self._open_connection = open_connection
-        self._idle: queue.SimpleQueue[ReadConnection] = queue.SimpleQueue()
+        self._idle: queue.SimpleQueue[Connection] = queue.SimpleQueue()
         self._second = ThreadPoolExecutor(2, thread_name_prefix="half-a-window")
 
     def users(
         self, projects: Collection[str], seen: Collection[Activity], window: Window, weeks: Window | None
     ) -> dict[str, int]:
+        """Return each project's distinct users: exact if few, else within about 0.5 %; projects with 0 are omitted.
+
+        `weeks` are the weeks of the window whose sketches were merged.
+        """
         kinds = ", ".join(f"'{each}'" for each in sorted(seen))
         found = f"kind IN ({kinds}) AND {_IN_DAYS}"
         more: dict[str, str | int] = {}
         if weeks is not None:
             week_kinds = ", ".join(f"'{each}_week'" for each in sorted(seen))
             found = f"(({found} AND NOT {_IN_WEEKS}) OR (kind IN ({week_kinds}) AND {_IN_WEEKS}))"
-            more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
+            more = {"first_of_weeks": day_number(weeks.first), "last_of_weeks": day_number(weeks.last)}
         these, names = _any_of(projects)
         sql = f"SELECT project, {_USERS} FROM actives WHERE {these} AND {found} GROUP BY project {_BY_PRIMARY_KEY}"
         return dict(self._rows(sql, window, more | names))
 
     def users_by_day(self, projects: Collection[str], seen: Activity, window: Window) -> list[tuple[str, str, int]]:
+        """Return (project, day, users), by project, then day."""
         these, names = _any_of(projects)
         sql = f"""
         SELECT project, toString(day), {_USERS} FROM actives WHERE {these} AND kind = '{seen}' AND {_IN_DAYS}
@@ -109,17 +112,20 @@ class ClickHouseWarehouseReader:
         return sorted(map(tuple, [*first, *second]))
 
     def event_names(self, project: str, window: Window, names_max: int) -> list[tuple[str, int]]:
+        """Return names with their counts, most frequent first, then by name (as UTF-8)."""
         return self._pairs(_EVENT_NAMES, project, window, names_max=names_max)
 
     def event_count(self, project: str, name: str, window: Window) -> int:
-        return self._number(_EVENT_COUNT, project, window, name=name)
+        rows = self._rows(_EVENT_COUNT, window, {"project": project, "name": name})
+        return int(rows[0][0]) if rows else 0
 
     def event_days(self, project: str, name: str, window: Window) -> list[tuple[str, int]]:
         return self._pairs(_EVENT_DAYS, project, window, name=name)
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
-        """Go back from now, in ranges with a limited number of rows, until there are enough events."""
-        since, until = _day_number(window.first) * DAY_MS, (_day_number(window.last) + 1) * DAY_MS
+        """Return the latest events received in the window, whenever they occurred, latest first."""
+        # Go back in ranges with a limited number of rows until there are enough events.
+        since, until = day_number(window.first) * DAY_MS, (day_number(window.last) + 1) * DAY_MS
         occurred = _days_of_occurrence(window)
         found: list[StoredEvent] = []
         while since < until and len(found) < events_max:
@@ -151,10 +157,6 @@ class ClickHouseWarehouseReader:
         # Even one second is expensive: parts without the index, or very many names. Read as much as costs the same.
         return until - max(wide for wide, cost in costs.items() if cost <= 2 * costs[width])
 
-    def _number(self, sql: str, project: str, window: Window, **more: str | int) -> int:
-        rows = self._rows(sql, window, {"project": project, **more})
-        return int(rows[0][0]) if rows else 0
-
     def _pairs(self, sql: str, project: str, window: Window, **more: str | int) -> list[tuple[str, int]]:
         rows = self._rows(sql, window, {"project": project, **more})
         return [(text, number) for text, number in rows]
@@ -162,7 +164,7 @@ class ClickHouseWarehouseReader:
     def _rows(self, sql: str, window: Window, bound: Mapping[str, str | int]) -> list[list[Any]]:
         if _is_outside(window):
             return []
-        days = {"first": _day_number(window.first), "last": _day_number(window.last)}
+        days = {"first": day_number(window.first), "last": day_number(window.last)}
         left_s = seconds_left()
         if left_s < _LEAST_S:
             raise WarehouseUnavailableError("the deadline of this read has passed")
@@ -171,7 +173,7 @@ class ClickHouseWarehouseReader:
             return connection.read(f"{sql}, {limit}", {**days, **bound})
 
     @contextmanager
-    def _connection(self) -> Iterator[ReadConnection]:
+    def _connection(self) -> Iterator[Connection]:
         try:
             connection = self._idle.get_nowait()
         except queue.Empty:
@@ -190,7 +192,7 @@ def _any_of(projects: Collection[str]) -> tuple[str, dict[str, str | int]]:
 
 def _is_outside(window: Window) -> bool:
     """Return whether the window is outside the engine's range of days, 1970 to 2149."""
-    return window.last.toordinal() < _EPOCH_ORDINAL or window.first.toordinal() - _EPOCH_ORDINAL > _DAY_NUMBER_MAX
+    return window.last < day_from(0) or window.first > day_from(DAY_NUMBER_MAX)
 
 
 def _days_of_occurrence(received: Window) -> Window:
@@ -198,8 +200,3 @@ def _days_of_occurrence(received: Window) -> Window:
     first = max(date.min.toordinal(), received.first.toordinal() - PAST_MAX_MS // DAY_MS)
     last = min(date.max.toordinal(), received.last.toordinal() + 1)  # Clients' clocks may be fast.
     return Window(date.fromordinal(first), date.fromordinal(last))
-
-
-def _day_number(day: date) -> int:
-    """Return the engine's number for a day, or for the nearest supported day."""
-    return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)

@@ -8,8 +8,7 @@ from typing import Final
 import structlog
 
 from mauve.stores import ForeignDataError, NewerSchemaError, UnsupportedServerError
-from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
-from mauve.stores.warehouse.chdb.connection import Connection
+from mauve.stores.warehouse import Connection, RowsRefusedError, WarehouseUnavailableError
 from mauve.stores.warehouse.schema import KEPT_TABLES, kept_tables
 from mauve.stores.warehouse.server.server import ServerAddress, open_for_loading, open_for_maintenance
 
@@ -25,7 +24,7 @@ CREATE TABLE IF NOT EXISTS mauve_installation{on_cluster}
 (schema_version UInt32, migrated_at DateTime, compatible_from UInt32 DEFAULT schema_version)
 ENGINE = {replicated}MergeTree ORDER BY schema_version COMMENT '{identity}'
 """
-_COMPATIBLE_FROM: Final = "SELECT max(compatible_from) FROM mauve_installation"
+_VERSIONS: Final = "SELECT max(schema_version), max(compatible_from) FROM mauve_installation"
 _INSTALLATION: Final = "mauve_installation"
 _COPYING: Final = "mauve_copying"
 _TABLES: Final = "SELECT name, comment, engine FROM system.tables WHERE database = currentDatabase() LIMIT 10000"
@@ -69,7 +68,8 @@ def migrate(address: ServerAddress, identity: str) -> None:
     try:
         with closing(open_for_maintenance(address)) as connection:
             _adopt(connection, address, identity)
-            if (version := _current_version(connection)) < SCHEMA_VERSION:
+            ((version, _),) = connection.rows(_VERSIONS)
+            if version < SCHEMA_VERSION:
                 if version:
                     log.info("migrating", store="warehouse", from_revision=version, to_revision=SCHEMA_VERSION)
                 for statement in kept_tables(address.layout):
@@ -139,8 +139,8 @@ def _adopt(connection: Connection, address: ServerAddress, identity: str) -> Non
         known = _identity_in(connection.read(_TABLES, {}))
     if known != identity:
         raise _foreign()
-    version = _current_version(connection)
-    if version > SCHEMA_VERSION and _compatible_from(connection) > SCHEMA_VERSION:
+    ((version, compatible_from),) = connection.rows(_VERSIONS)
+    if version > SCHEMA_VERSION and compatible_from > SCHEMA_VERSION:
         raise NewerSchemaError(
             f"the tables at MAUVE_WAREHOUSE_URL were migrated to version {version} by a newer release, "
             f"but this one supports {SCHEMA_VERSION}: start that release, or a newer one"
@@ -149,16 +149,6 @@ def _adopt(connection: Connection, address: ServerAddress, identity: str) -> Non
 
 def _identity_in(tables: list[list[str]]) -> str | None:
     return next((comment for name, comment, _ in tables if name == _INSTALLATION), None)
-
-
-def _current_version(connection: Connection) -> int:
-    ((version,),) = connection.rows("SELECT max(schema_version) FROM mauve_installation")
-    return version
-
-
-def _compatible_from(connection: Connection) -> int:
-    ((version,),) = connection.rows(_COMPATIBLE_FROM)
-    return version
 
 
 def _check_engines(connection: Connection, address: ServerAddress) -> None:

@@ -6,13 +6,12 @@ import secrets
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
-from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
-from mauve.stores.warehouse.chdb.connection import BAD_ROW_CODES, integers_from, rows_from
+from mauve.stores.warehouse import BAD_ROW_CODES, Connection, RowsRefusedError, WarehouseUnavailableError
 from mauve.stores.warehouse.schema import SERVER, Layout, clustered
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ def address_from(url: Secret) -> ServerAddress:
     )
 
 
-class ServerConnection:
+class ServerConnection(Connection):
     """A connection to one server, with a session that is replaced after an unanswered request.
 
     Such a request may still be running on the server, but does not interfere with the new session.
@@ -106,24 +105,9 @@ class ServerConnection:
         self._settings_known = self._client.server_settings.keys()
         self._session = _new_session()
 
-    def run(self, sql: str, parameters: Mapping[str, str | int] | None = None) -> None:
-        self._query(sql, None, parameters)
-
     def run_with(self, sql: str, settings: SettingValues) -> None:
         """Run a statement with additional settings, except those that this server does not support."""
-        self._query(sql, None, None, self._known(settings))
-
-    def rows(self, sql: str) -> list[tuple[int, ...]]:
-        return integers_from(self._query(sql, "TSV").decode())
-
-    def binary(self, sql: str) -> bytes:
-        return self._query(sql, "RowBinary")
-
-    def read(self, sql: str, parameters: Mapping[str, str | int]) -> list[list[Any]]:
-        return rows_from(self._query(sql, "JSONCompactEachRow", parameters))
-
-    def arrow(self, sql: str, parameters: Mapping[str, str | int]) -> bytes:
-        return self._query(sql, "ArrowStream", parameters)
+        self._query(sql, None, settings=self._known(settings))
 
     def insert_arrow(self, table: str, stream: bytes) -> None:
         self._insert(table, stream, "ArrowStream")

@@ -3,28 +3,16 @@
 Rows are copied in blocks of the engine's own format, so memory use stays small and sketches are unchanged.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from mauve.stores.warehouse import Connection
+from mauve.stores.warehouse.chdb import ChdbConnection
+from mauve.stores.warehouse.server.server import ServerConnection
 
 _INSERT_BYTES: Final = 16 * 1024 * 1024
 _SEVEN_BITS: Final = 0x7F
 _CONTINUES: Final = 0x80
-
-
-class CopySource(Protocol):
-    def rows(self, sql: str) -> list[tuple[int, ...]]: ...
-
-    def native_blocks(self, sql: str) -> Iterator[bytes]:
-        """Yield the rows in blocks of the engine's own format."""
-        ...
-
-
-class CopyTarget(Protocol):
-    def rows(self, sql: str) -> list[tuple[int, ...]]: ...
-
-    def run(self, sql: str) -> None: ...
-
-    def insert_native(self, table: str, blocks: bytes) -> None: ...
 
 
 class _Table(NamedTuple):
@@ -62,12 +50,12 @@ _TABLES: Final = (
 )
 
 
-def count_warehouse(engine: CopySource | CopyTarget) -> dict[str, int]:
+def count_warehouse(engine: Connection) -> dict[str, int]:
     """Return the number of rows by table; for sketches, the number of distinct ones."""
     return {table.name: sum(_counts(engine, table).values()) for table in _TABLES}
 
 
-def copy_warehouse(source: CopySource, target: CopyTarget, on_rows: Callable[[str, int], None]) -> None:
+def copy_warehouse(source: ChdbConnection, target: ServerConnection, on_rows: Callable[[str, int], None]) -> None:
     """Copy every incomplete day. The source must not change; the target must hold nothing else."""
     for table in _TABLES:
         present = _counts(target, table)
@@ -80,12 +68,12 @@ def copy_warehouse(source: CopySource, target: CopyTarget, on_rows: Callable[[st
             _copy_day(source, target, table, day, on_rows)
 
 
-def _counts(engine: CopySource | CopyTarget, table: _Table) -> dict[int, int]:
+def _counts(engine: Connection, table: _Table) -> dict[int, int]:
     return {day: count for day, count in engine.rows(table.counts)}  # noqa: C416 - mypy needs the pairs
 
 
 def _copy_day(
-    source: CopySource, target: CopyTarget, table: _Table, day: int, on_rows: Callable[[str, int], None]
+    source: ChdbConnection, target: ServerConnection, table: _Table, day: int, on_rows: Callable[[str, int], None]
 ) -> None:
     waiting: list[bytes] = []
     size = 0
@@ -99,7 +87,7 @@ def _copy_day(
         _insert(target, table.name, waiting, on_rows)
 
 
-def _insert(target: CopyTarget, table: str, blocks: list[bytes], on_rows: Callable[[str, int], None]) -> None:
+def _insert(target: ServerConnection, table: str, blocks: list[bytes], on_rows: Callable[[str, int], None]) -> None:
     target.insert_native(table, b"".join(blocks))
     on_rows(table, sum(map(rows_in, blocks)))
 

@@ -1,1 +1,0 @@
-"""The warehouse in this process: chDB."""
