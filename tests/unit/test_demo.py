@@ -3,10 +3,8 @@
 import pytest
 
 from mauve.core.times import DAY_MS
-from mauve.demo.billing import recent_deliveries
-from mauve.demo.history import ProjectRef, history_of
-from mauve.demo.population import DateRange, is_weekend
-from mauve.demo.profiles import PROFILES, Plan
+from mauve.demo.history import ProjectRef, history_of, recent_deliveries
+from mauve.demo.population import PROFILES, DateRange, Plan, is_weekend
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores.deliveries import DeliveryResult

@@ -7,8 +7,7 @@ import httpx2
 import msgspec
 from starlette.types import ASGIApp
 
-from mauve.agents.allowance import Allowance
-from mauve.agents.reader import ListedApp, Query, Reader, Reading, RefusedError, Reserve, Row
+from mauve.agents.reader import Allowance, ListedApp, Query, Reader, Reading, RefusedError, Reserve, Row
 from mauve.core.secret import Secret
 
 _REPLY_BYTES_MAX: Final = 2 * 1024 * 1024  # To decode more would hold the event loop.

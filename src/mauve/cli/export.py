@@ -16,8 +16,7 @@ from mauve.cli.output import counted, print_result, shown_progress
 from mauve.control import operator
 
 if TYPE_CHECKING:
-    from mauve.maintenance.export import Exported
-    from mauve.maintenance.export_output import ExportOutput
+    from mauve.maintenance.export import Exported, ExportOutput
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 
@@ -105,7 +104,7 @@ def _project(data: Path | None, app: str, *, test: bool) -> str:
 def _output(
     format_: Literal["jsonl", "parquet"], path: Path | None, *, may_replace: bool
 ) -> "AbstractContextManager[ExportOutput]":
-    from mauve.maintenance.export_output import JsonLines, open_output  # noqa: PLC0415 - slow to import
+    from mauve.maintenance.export import JsonLines, open_output  # noqa: PLC0415 - slow to import
 
     if path is None:
         return nullcontext(JsonLines(_print))
@@ -120,7 +119,7 @@ def _print(lines: bytes) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would retry the write at exit.
         if isinstance(error, BrokenPipeError):  # as with `mauve export … | head`
             raise SystemExit(1) from None
-        from mauve.maintenance.export_output import not_written  # noqa: PLC0415 - slow to import
+        from mauve.maintenance.export import not_written  # noqa: PLC0415 - slow to import
 
         raise not_written("standard output", error) from None
 

@@ -29,7 +29,7 @@ from mauve.core.organization import Standing
 if TYPE_CHECKING:
     from mauve.cli.output import StageLines, StatusLine
     from mauve.control.dependencies import ControlParts
-    from mauve.imports.file_summary import FileSummary
+    from mauve.imports.chunks import FileSummary
     from mauve.imports.run import ImportParts, Source
     from mauve.maintenance.backup import NoProgress
     from mauve.maintenance.retention import Forgotten

@@ -13,13 +13,11 @@ from mauve.core.credential import Scope
 from mauve.core.user import Grant, Permission
 from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.pages import (
-    account,
     alerts,
     apps,
     events,
     imports,
     keys,
-    links,
     members,
     overview,
     payments,
@@ -69,10 +67,10 @@ def _do(path: str, needs: Grant | None, handle: MemberHandler, show_again: Membe
 PUBLIC: Final = (
     PublicPage("GET", "/signin", signing_in.show_sign_in),
     PublicPage("POST", "/signin", signing_in.sign_in, signing_in.show_sign_in),
-    PublicPage("GET", "/setup/{secret}", links.show_setup),
-    PublicPage("POST", "/setup/{secret}", links.set_up, links.show_setup),
-    PublicPage("GET", "/password/{secret}", links.show_password),
-    PublicPage("POST", "/password/{secret}", links.set_password, links.show_password),
+    PublicPage("GET", "/setup/{secret}", signing_in.show_setup),
+    PublicPage("POST", "/setup/{secret}", signing_in.set_up, signing_in.show_setup),
+    PublicPage("GET", "/password/{secret}", signing_in.show_password),
+    PublicPage("POST", "/password/{secret}", signing_in.set_password, signing_in.show_password),
     PublicPage("GET", "/unsubscribe/{token}/{wish}", alerts.show_unsubscribe),
     PublicPage("POST", "/unsubscribe/{token}/{wish}", alerts.unsubscribe, is_one_click=True),
 )
@@ -142,9 +140,9 @@ MEMBER: Final = (
         members.rename_organization,
         members.show_organization,
     ),
-    _show("/account", None, account.show_account),
-    _do("/account/password", None, account.change_password, account.show_account),
-    _do("/account/sessions/{session_id}/end", None, account.end_session, account.show_account),
+    _show("/account", None, signing_in.show_account),
+    _do("/account/password", None, signing_in.change_password, signing_in.show_account),
+    _do("/account/sessions/{session_id}/end", None, signing_in.end_session, signing_in.show_account),
     _do("/signout", None, signing_in.sign_out),
     _do("/signout-everywhere", None, signing_in.sign_out_everywhere),
 )

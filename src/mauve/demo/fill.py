@@ -18,10 +18,8 @@ from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.core.user import Role
 from mauve.core.window import midnight_ms, period_of
-from mauve.demo.billing import recent_deliveries
-from mauve.demo.history import Day, ProjectRef, history_of
-from mauve.demo.population import DateRange, UserEvent
-from mauve.demo.profiles import PROFILES, AppProfile
+from mauve.demo.history import Day, ProjectRef, history_of, recent_deliveries
+from mauve.demo.population import PROFILES, AppProfile, DateRange, UserEvent
 from mauve.load.close_days import DayCloser
 from mauve.load.runner import note_first_events
 from mauve.stores.ingest_stats import ACCEPTED, IngestStats

@@ -17,15 +17,13 @@ from typing import Final, NamedTuple
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.imports.chunks import Chunk, chunks_of, rows_from
+from mauve.imports.chunks import Chunk, FileSummary, chunks_of, rows_from, summary_of
 from mauve.imports.events import read_events
-from mauve.imports.file_summary import FileSummary, summary_of
 from mauve.imports.files import digest_of, opened
 from mauve.imports.items import Item, Target
-from mauve.imports.plausible import read_plausible
 from mauve.imports.polar import read_polar
 from mauve.imports.stripe import read_stripe
-from mauve.imports.tables import checked_map, read_posthog, read_table, read_umami
+from mauve.imports.tables import checked_map, read_plausible, read_posthog, read_table, read_umami
 from mauve.maintenance.backup import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import (

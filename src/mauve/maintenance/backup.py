@@ -18,9 +18,9 @@ from typing import Final, Protocol
 import msgspec
 
 from mauve.maintenance.archive import FORMAT, Header, Member, OnBytes, write_archive
-from mauve.maintenance.backup_target import BackupTarget
 from mauve.maintenance.disk_space import check_free_space, files_in
 from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.maintenance.stored_backups import BackupTarget
 from mauve.stores.backups import Writable
 from mauve.stores.maintenance import Frozen
 

@@ -11,8 +11,7 @@ from mauve.core.events import PAYMENT, Event
 from mauve.core.money import currency_codes
 from mauve.ingest.faults import MINOR_UNITS_MAX
 from mauve.ingest.rules import Subscription
-from mauve.metrics.registry import METRICS, Metric
-from mauve.metrics.sources import EventCount, Users
+from mauve.metrics.registry import METRICS, EventCount, Metric, Users
 from mauve.openapi import bodies
 from mauve.openapi.examples import Schema, ref
 

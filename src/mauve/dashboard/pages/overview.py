@@ -13,8 +13,8 @@ from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, project_of
-from mauve.dashboard.first_numbers import awaits_first_event
-from mauve.dashboard.reconstructed import Reconstructed, reconstructed_in
+from mauve.dashboard.pages.apps import awaits_first_event
+from mauve.dashboard.pages.imports import Reconstructed, reconstructed_in
 from mauve.dashboard.refreshing import as_of, refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.metrics.questions import Question

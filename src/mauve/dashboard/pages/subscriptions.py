@@ -11,12 +11,17 @@ from starlette.responses import Response
 
 from mauve.core.subscriptions import likely_status
 from mauve.core.window import Window, today_at
-from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
+from mauve.dashboard.context import (
+    MemberContext,
+    ParameterProblem,
+    environment_of,
+    environment_parameters,
+    shown_project,
+)
+from mauve.dashboard.pages.payments import LOOKED_AT, twins_among
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
 from mauve.dashboard.rendering import page
-from mauve.dashboard.request import ParameterProblem
 from mauve.dashboard.text import instant, listed
-from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.stores.ledger.subscription_list import (
     CurrentSubscription,
     SubscriptionOrder,
