@@ -104,10 +104,10 @@ def _project(data: Path | None, app: str, *, test: bool) -> str:
 def _output(
     format_: Literal["jsonl", "parquet"], path: Path | None, *, may_replace: bool
 ) -> "AbstractContextManager[ExportOutput]":
-    from mauve.maintenance.export import JsonLines, open_output  # noqa: PLC0415 - slow to import
+    from mauve.maintenance.export import json_output, open_output  # noqa: PLC0415 - slow to import
 
     if path is None:
-        return nullcontext(JsonLines(_print))
+        return nullcontext(json_output(_print))
     return open_output(path, as_parquet=format_ == "parquet", may_replace=may_replace)
 
 

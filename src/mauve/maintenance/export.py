@@ -7,10 +7,10 @@ import gzip
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -18,31 +18,14 @@ import pyarrow as pa
 from mauve.maintenance.backup import Progress
 from mauve.maintenance.disk_space import sync_folder, sync_tree
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.maintenance.export_lines import (
-    EVENTS,
-    PAYMENTS,
-    SUBSCRIPTIONS,
-    event_lines,
-    event_table,
-    payment_lines,
-    payment_table,
-    subscription_lines,
-    subscription_table,
-)
-from mauve.stores.export import Chosen, EventExport, EventExtent, ExportedPayment, ExportedVersion
+from mauve.maintenance.export_lines import SCHEMAS, event_table, json_lines, payment_table, subscription_table
+from mauve.stores.export import Chosen, EventExport, EventExtent
 from mauve.stores.ledger.export import LedgerExport
 
 _LEVEL: Final = 6  # the default of the gzip program
 _SUFFIX: Final = ".partial"  # until complete; `tempfile` makes it readable only by the owner
-_SCHEMAS: Final = {"events": EVENTS, "payments": PAYMENTS, "subscriptions": SUBSCRIPTIONS}
 
-
-class ExportOutput(Protocol):
-    def add_events(self, events: pa.Table) -> None: ...
-
-    def add_payments(self, payments: Sequence[ExportedPayment]) -> None: ...
-
-    def add_versions(self, versions: Sequence[ExportedVersion]) -> None: ...
+ExportOutput = Callable[[str, pa.Table], object]  # adds rows of a kind
 
 
 @contextmanager
@@ -64,24 +47,13 @@ def not_written(path: object, error: OSError) -> MaintenanceFailedError:
     )
 
 
-class JsonLines:
-    """One JSON object per line."""
-
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self._write = write
-
-    def add_events(self, events: pa.Table) -> None:
-        self._write(event_lines(events))
-
-    def add_payments(self, payments: Sequence[ExportedPayment]) -> None:
-        self._write(payment_lines(payments))
-
-    def add_versions(self, versions: Sequence[ExportedVersion]) -> None:
-        self._write(subscription_lines(versions))
+def json_output(write: Callable[[bytes], object]) -> ExportOutput:
+    """Write one JSON object per line."""
+    return lambda kind, rows: write(json_lines(kind, rows))
 
 
 @contextmanager
-def _json_lines_file(path: Path, *, may_replace: bool) -> Iterator[JsonLines]:
+def _json_lines_file(path: Path, *, may_replace: bool) -> Iterator[ExportOutput]:
     """Write a file, compressed if its name ends in .gz."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
         raise MaintenanceRefusedError(f"{path} is not a regular file: choose another name, or use standard output")
@@ -91,9 +63,9 @@ def _json_lines_file(path: Path, *, may_replace: bool) -> Iterator[JsonLines]:
         with os.fdopen(descriptor, "wb") as file:
             if path.suffix == ".gz":
                 with gzip.GzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=file) as compressed:
-                    yield JsonLines(compressed.write)
+                    yield json_output(compressed.write)
             else:
-                yield JsonLines(file.write)
+                yield json_output(file.write)
             file.flush()
             os.fsync(file.fileno())
         _put_in_place(draft, path, may_replace=may_replace)
@@ -101,25 +73,9 @@ def _json_lines_file(path: Path, *, may_replace: bool) -> Iterator[JsonLines]:
         draft.unlink(missing_ok=True)
 
 
-class ParquetFiles:
-    """A file for each kind of row. Every page is a row group."""
-
-    def __init__(self, writers: dict[str, Any]) -> None:
-        self._writers = writers
-
-    def add_events(self, events: pa.Table) -> None:
-        self._writers["events"].write_table(events)
-
-    def add_payments(self, payments: Sequence[ExportedPayment]) -> None:
-        self._writers["payments"].write_table(payment_table(payments))
-
-    def add_versions(self, versions: Sequence[ExportedVersion]) -> None:
-        self._writers["subscriptions"].write_table(subscription_table(versions))
-
-
 @contextmanager
-def _parquet_folder(path: Path, *, may_replace: bool) -> Iterator[ParquetFiles]:
-    """Write a folder with a file for each kind of row, even if there are no rows."""
+def _parquet_folder(path: Path, *, may_replace: bool) -> Iterator[ExportOutput]:
+    """Write a folder with a file for each kind of row, even if there are no rows. Every page is a row group."""
     from pyarrow import parquet  # noqa: PLC0415 - slow to import
 
     if os.path.lexists(path) and not _is_replaceable(path):
@@ -127,14 +83,11 @@ def _parquet_folder(path: Path, *, may_replace: bool) -> Iterator[ParquetFiles]:
     draft = Path(tempfile.mkdtemp(_SUFFIX, f".{path.name}.", path.absolute().parent))
     try:
         with ExitStack() as opened:
-            yield ParquetFiles(
-                {
-                    name: opened.enter_context(
-                        parquet.ParquetWriter(draft / f"{name}.parquet", schema, compression="zstd")
-                    )
-                    for name, schema in _SCHEMAS.items()
-                }
-            )
+            writers = {
+                kind: opened.enter_context(parquet.ParquetWriter(draft / _file_of(kind), schema, compression="zstd"))
+                for kind, schema in SCHEMAS.items()
+            }
+            yield lambda kind, rows: writers[kind].write_table(rows)
         sync_tree(draft)
         _put_in_place(draft, path, may_replace=may_replace)
     finally:
@@ -143,8 +96,12 @@ def _parquet_folder(path: Path, *, may_replace: bool) -> Iterator[ParquetFiles]:
 
 def _is_replaceable(path: Path) -> bool:
     """Return whether it is a folder that contains only an export."""
-    files = {f"{name}.parquet" for name in _SCHEMAS}
+    files = set(map(_file_of, SCHEMAS))
     return path.is_dir() and not path.is_symlink() and files.issuperset(each.name for each in path.iterdir())
+
+
+def _file_of(kind: str) -> str:
+    return f"{kind}s.parquet"
 
 
 def _check(path: Path, *, may_replace: bool) -> None:
@@ -176,29 +133,27 @@ def export(
     chosen: Chosen, events: EventExport, ledger: LedgerExport, output: ExportOutput, progress: Progress
 ) -> Exported:
     """Write every selected row once, one page at a time to limit memory."""
+
+    def add(kind: str, tables: Iterable[pa.Table]) -> int:
+        count = 0
+        for table in tables:
+            output(kind, table)
+            progress.add(table.num_rows)
+            count += table.num_rows
+        return count
+
     progress.begin("loading queued events", 0)
     extent = events.extent(chosen)
-    return Exported(
-        events=_export_events(chosen, events, extent, output, progress),
-        payments=_export_payments(chosen, ledger, output, progress),
-        subscription_versions=_export_versions(chosen, ledger, output, progress),
-    )
-
-
-def _export_events(
-    chosen: Chosen, events: EventExport, extent: EventExtent, output: ExportOutput, progress: Progress
-) -> int:
     progress.begin("exporting events", extent.events)
-    count = 0
-    for table in _event_tables(chosen, events, extent):
-        output.add_events(table)
-        progress.add(table.num_rows)
-        count += table.num_rows
-    if count < extent.events:
-        raise MaintenanceFailedError(
-            f"only {count} of {extent.events} events are left: some were deleted or erased in between; export again"
-        )
-    return count
+    event_count = add("event", _event_tables(chosen, events, extent))
+    if event_count < extent.events:
+        deleted = "some were deleted or erased in between; export again"
+        raise MaintenanceFailedError(f"only {event_count} of {extent.events} events are left: {deleted}")
+    progress.begin("exporting payments", 0)
+    payment_count = add("payment", map(payment_table, ledger.payments(chosen)))
+    progress.begin("exporting subscriptions", 0)
+    version_count = add("subscription", map(subscription_table, ledger.versions(chosen)))
+    return Exported(event_count, payment_count, version_count)
 
 
 def _event_tables(chosen: Chosen, events: EventExport, extent: EventExtent) -> Iterator[pa.Table]:
@@ -209,21 +164,3 @@ def _event_tables(chosen: Chosen, events: EventExport, extent: EventExtent) -> I
             after, is_last = page.last, page.is_last
             if page.rows:
                 yield event_table(page)
-
-
-def _export_payments(chosen: Chosen, ledger: LedgerExport, output: ExportOutput, progress: Progress) -> int:
-    progress.begin("exporting payments", 0)
-    count = 0
-    for payments in ledger.payments(chosen):
-        output.add_payments(payments)
-        count += len(payments)
-    return count
-
-
-def _export_versions(chosen: Chosen, ledger: LedgerExport, output: ExportOutput, progress: Progress) -> int:
-    progress.begin("exporting subscriptions", 0)
-    count = 0
-    for versions in ledger.versions(chosen):
-        output.add_versions(versions)
-        count += len(versions)
-    return count
