@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from mauve.cli.options import NO_TEST_ENVIRONMENT, UsageError, app_option, data_options, open_existing, test_option
+from mauve.cli.options import UsageError, app_option, data_options, open_existing, project_of, test_option
 from mauve.cli.output import print_result, table, utc_time
 from mauve.control import operator
 from mauve.control.keys import list_keys, mint_key, revoke_key
@@ -35,8 +35,7 @@ def mint(*, app: str, kind: str, name: str, test: bool, data: Path | None, as_js
         raise UsageError("the test environment has only server keys: use --kind sk")
     with open_existing(data) as parts:
         found = operator.find_app(parts, app)
-        if test and found.test_public_id is None:
-            raise UsageError(NO_TEST_ENVIRONMENT)
+        project_of(found, test=test)  # It must exist.
         environment = Environment.TEST if test else Environment.LIVE
         key_id, secret = mint_key(parts, found, KeyKind(kind), environment, name=name)
     shown = secret.reveal()

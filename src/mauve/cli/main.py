@@ -22,7 +22,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, str]]] = {  # module and first sentence
     "demo": ("demo", "Generate three demo apps with realistic history, to explore with 'mauve serve'."),
     "doctor": ("doctor", "Check the data directory, engines, versions, clock and disk, and say what to fix."),
     "erase-user": (
-        "erase",
+        "export",
         "Erase a user from an app: remove everything that identifies them; counts and sums do not change.",
     ),
     "export": (

@@ -24,7 +24,7 @@ from mauve.imports.items import Item, Target
 from mauve.imports.polar import read_polar
 from mauve.imports.stripe import read_stripe
 from mauve.imports.tables import checked_map, read_plausible, read_posthog, read_table, read_umami
-from mauve.maintenance.backup import Progress
+from mauve.maintenance import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import (
     ROWS_MAX,

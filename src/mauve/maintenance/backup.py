@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from mauve.maintenance import Progress
 from mauve.maintenance.archive import FORMAT, Header, Member, OnBytes, write_archive
 from mauve.maintenance.disk_space import check_free_space, files_in
 from mauve.maintenance.errors import MaintenanceRefusedError
@@ -30,26 +31,6 @@ LOG: Final = "log"
 MASTER_KEY: Final = "master.key"
 FROZEN: Final = "frozen"
 _PRIVATE_DIRECTORY: Final = 0o700
-
-
-class Progress(Protocol):
-    """Shows the progress of a command."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Begin a stage; `total` is an estimate, or 0 if unknown."""
-        ...
-
-    def add(self, count: int) -> None:
-        """Report `count` more units as done."""
-        ...
-
-
-class NoProgress:
-    def begin(self, stage: str, total: int) -> None:
-        pass
-
-    def add(self, count: int) -> None:
-        pass
 
 
 class LoaderPause(Protocol):

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from mauve.maintenance.backup import Progress
+from mauve.maintenance import Progress
 from mauve.maintenance.disk_space import sync_folder, sync_tree
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.maintenance.export_lines import SCHEMAS, event_table, json_lines, payment_table, subscription_table

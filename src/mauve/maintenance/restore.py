@@ -11,8 +11,9 @@ from typing import Final
 
 import msgspec
 
+from mauve.maintenance import Progress
 from mauve.maintenance.archive import Header, Source, read_header, unpack_archive
-from mauve.maintenance.backup import CATALOG, FROZEN, Progress
+from mauve.maintenance.backup import CATALOG, FROZEN
 from mauve.maintenance.disk_space import check_free_space, sync_folder, sync_tree
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.data_directory import RESTORING, holder_of
