@@ -158,7 +158,7 @@ class TestReplay:
     def test_without_json_a_summary_is_printed(self, data, app, tmp_path):
         file = exported(tmp_path / "events.jsonl", *invoices(2), b"x")
         done = mauve(data, "webhooks", "replay", "--app", app.app_id, "--provider", "biller_a", file)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stderr.partition(",")[0]) == (0, "replaying")
         assert done.stdout.splitlines() == [
             "3 events: 2 payments (2 new), 0 subscription versions, 0 ignored, 1 unusable",
             "new revenue: 3 minor units of usd",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from datetime import date
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -129,21 +129,3 @@ class RefusedError(Exception):
             "spent_max": self.spent or None,
         }
         return {name: value for name, value in found.items() if value is not None}
-
-
-class Reader(Protocol):
-    """Reads with one control token.
-
-    - Each method but `reserve` is one request, bounded in time and size, and raises `RefusedError` if it is refused.
-    - Only `metric` spends anything, and only if no cache answers.
-    """
-
-    def reserve(self, reads: int) -> None:
-        """Raise `RefusedError` if this number of `metric` calls is over the limit. Cached answers take time, too."""
-        ...
-
-    async def allowance(self) -> Allowance: ...
-
-    async def apps(self) -> list[ListedApp]: ...
-
-    async def metric(self, query: Query) -> Reading: ...

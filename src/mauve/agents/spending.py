@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from mauve.agents.arguments import APPS_MAX
-from mauve.agents.reader import Allowance, ListedApp, Query, Reader, Reading, RefusedError
+from mauve.agents.http_reader import HttpReader
+from mauve.agents.reader import Allowance, ListedApp, Query, Reading, RefusedError
 from mauve.core.credential import Scope
 
 READS_UNASKED_MAX: Final = 8
@@ -22,7 +23,7 @@ class Chosen(NamedTuple):
 
 
 async def choose_apps(
-    reader: Reader, allowance: Allowance, projects: Sequence[str] | None, after: str | None
+    reader: HttpReader, allowance: Allowance, projects: Sequence[str] | None, after: str | None
 ) -> Chosen:
     if Scope.APPS_READ not in allowance.scopes:
         if projects is None:
@@ -90,7 +91,7 @@ class CostError(RefusedError):
         return {"needs_spend": self._cost, "cost": cost, "next": str(self)}
 
 
-async def read_all(reader: Reader, queries: Iterable[Query]) -> Readings:
+async def read_all(reader: HttpReader, queries: Iterable[Query]) -> Readings:
     """Read a few at a time. After a refusal begin no other, but finish those that may already be counted."""
     asked = dict.fromkeys(queries)
     reader.reserve(len(asked))

@@ -14,7 +14,8 @@ from mauve.agents.arguments import (
     OverviewArguments,
     ReadArguments,
 )
-from mauve.agents.reader import Allowance, ListedApp, Query, Reader, RefusedError, Share
+from mauve.agents.http_reader import HttpReader
+from mauve.agents.reader import Allowance, ListedApp, Query, RefusedError, Share
 from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, choose_apps, page_of, read_all, receipt
 from mauve.core.credential import Scope
 from mauve.core.times import utc_instant
@@ -87,7 +88,7 @@ def mrr_changes(rows: Rows, window: Window) -> list[tuple[date, str, int]]:
     return changes
 
 
-async def list_apps(reader: Reader, _: Allowance, arguments: AppsArguments) -> Answer:
+async def list_apps(reader: HttpReader, _: Allowance, arguments: AppsArguments) -> Answer:
     shown, rest = page_of(await reader.apps(), arguments.after, _LISTED_MAX)
     return {"apps": [_listed(app) for app in shown], **rest}
 
@@ -97,7 +98,7 @@ def _listed(app: ListedApp) -> Answer:
     return {"project": app.public_id, "name": app.name, "type": app.type, "first_event": first_event}
 
 
-async def show_allowance(_: Reader, allowance: Allowance, __: Arguments) -> Answer:
+async def show_allowance(_: HttpReader, allowance: Allowance, __: Arguments) -> Answer:
     def said(share: Share | None) -> Answer:
         return {} if share is None else {"left": share.left, "limit": share.limit}
 
@@ -110,7 +111,7 @@ async def show_allowance(_: Reader, allowance: Allowance, __: Arguments) -> Answ
     }
 
 
-async def read_metric(reader: Reader, allowance: Allowance, arguments: ReadArguments) -> Answer:
+async def read_metric(reader: HttpReader, allowance: Allowance, arguments: ReadArguments) -> Answer:
     """Answer as the API does, in columns. A spent allowance is the API's own refusal: cached answers are still free."""
     query = Query(arguments.project, arguments.metric, arguments.date_from, arguments.date_to, arguments.name)
     readings = await read_all(reader, [query])
@@ -132,7 +133,7 @@ async def read_metric(reader: Reader, allowance: Allowance, arguments: ReadArgum
     }
 
 
-async def overview(reader: Reader, allowance: Allowance, arguments: OverviewArguments) -> Answer:
+async def overview(reader: HttpReader, allowance: Allowance, arguments: OverviewArguments) -> Answer:
     today = allowance.today
     window = Window(today - timedelta(days=arguments.days - 1), today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
@@ -176,7 +177,7 @@ def _overview_figures(
     }
 
 
-async def compare(reader: Reader, allowance: Allowance, arguments: CompareArguments) -> Answer:
+async def compare(reader: HttpReader, allowance: Allowance, arguments: CompareArguments) -> Answer:
     now, before = _compared(arguments, allowance.today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
     name = arguments.name if METRICS[arguments.metric].needs_name else None
@@ -214,7 +215,7 @@ def _compared(arguments: CompareArguments, today: date) -> tuple[Window, Window]
     return now, compared_periods(window_of(arguments.before_from, arguments.before_to, today), today)[0]
 
 
-async def explain_mrr(reader: Reader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
+async def explain_mrr(reader: HttpReader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
     window = window_of(arguments.date_from, arguments.date_to, allowance.today)
     known = Window(window.first, max(window.first, min(window.last, allowance.today)))
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
@@ -260,7 +261,7 @@ class Tool:
     name: str
     scopes: frozenset[Scope]  # that a token needs to see it
     arguments: type[Arguments]
-    call: Callable[[Reader, Allowance, Any], Awaitable[Answer]]
+    call: Callable[[HttpReader, Allowance, Any], Awaitable[Answer]]
     description: str
 
 

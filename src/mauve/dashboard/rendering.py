@@ -4,6 +4,7 @@ The names of style sheets, scripts and icons contain a hash of their content, so
 """
 
 import hashlib
+import inspect
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -16,6 +17,7 @@ from urllib.parse import urlencode
 import jinja2
 from starlette.responses import RedirectResponse, Response
 
+from mauve.core import text as plain_text
 from mauve.core.app import Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.credential import Scope
@@ -161,5 +163,7 @@ def _templates() -> jinja2.Environment:
         "Standing": Standing,
         "clock_hours": [f"{hour:02}:00" for hour in range(24)],
     }
-    templates.filters |= {name: getattr(wording, name) for name in wording.__all__} | {"zip": zip}
+    templates.filters["zip"] = zip
+    for module in (plain_text, wording):
+        templates.filters |= dict(inspect.getmembers(module, inspect.isfunction))
     return templates
