@@ -400,8 +400,7 @@ class TestSubscriptions:
         for query in (*cursors, "sort=color", "sort=color&after=nonsense"):
             page = viewer.ask("GET", f"{own}/subscriptions?status=trialing&{query}")
             assert page.status_code == 400, query
-            reason = "This page of the list does not exist" if "after" in query else "can be sorted by updated, mrr and"
-            assert reason in page.text, query
+            assert ("can be sorted by updated, mrr and" in page.text) is ("after" not in query), query
             assert 'title="two"' in page.text, query
             assert 'title="one"' not in page.text, query
         assert viewer.ask("GET", f"{own}/subscriptions.csv?sort=color").status_code == 400
