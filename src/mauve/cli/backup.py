@@ -1,16 +1,14 @@
 """`mauve backup`, `mauve restore` and `mauve move`."""
 
-import signal
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
-from mauve.cli.options import UsageError, data_options, settings_for
+from mauve.cli.options import UsageError, data_options, settings_for, stop_on_sigterm
 from mauve.cli.output import print_result, shown_progress, table, utc_time
 from mauve.config import KEY_ELSEWHERE, Settings
 from mauve.core.window import today_at
@@ -157,7 +155,7 @@ def _back_up_files(
         store = open_backup_store(settings.backup, place)
         name, target = target_in(settings, place, store, now_ms, keys)
     sources = backup_sources(settings, lambda: pause_loader(settings))
-    signal.signal(signal.SIGTERM, _stop)
+    stop_on_sigterm()
     with shown_progress(as_json=as_json) as progress:
         made = write_backup(sources, target, now_ms, version("mauve"), progress)
     if store is not None:
@@ -165,11 +163,6 @@ def _back_up_files(
     notice = _encryption_notice() if keys else _key_notice(has_key=made.has_master_key)
     text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {notice}"
     print_result(made, as_json=as_json, text=text)
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Stop as on Ctrl-C: remove copies and abort an upload."""
-    raise KeyboardInterrupt
 
 
 def _keys_for_encryption(settings: Settings) -> "BackupKeys":

@@ -1,13 +1,11 @@
 """`mauve export` and `mauve erase-user`."""
 
 import os
-import signal
 import sys
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import date, datetime
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
@@ -18,6 +16,7 @@ from mauve.cli.options import (
     data_options,
     open_existing,
     settings_for,
+    stop_on_sigterm,
     test_option,
     yes_option,
 )
@@ -77,7 +76,7 @@ def export(
     _, project = _app_and_project(data, app, test=test)
     chosen = Chosen(project, *days, user)
     settings = settings_for(data)
-    signal.signal(signal.SIGTERM, _stop)
+    stop_on_sigterm()
     with (
         _output(format_, output, may_replace=force) as target,
         export_events(settings) as events,
@@ -134,11 +133,6 @@ def _print(lines: bytes) -> None:
         from mauve.maintenance.export import not_written  # noqa: PLC0415 - slow to import
 
         raise not_written("standard output", error) from None
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Stop as on Ctrl-C: remove incomplete output."""
-    raise KeyboardInterrupt
 
 
 def _summary(exported: "Exported") -> str:

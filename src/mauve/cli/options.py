@@ -1,12 +1,14 @@
 """Shared by the commands: options, settings, and opening the data directory."""
 
 import dataclasses
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 import click
 
@@ -85,6 +87,15 @@ def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
     prepare_for_command(settings)
     with control_parts(settings) as parts:
         yield parts
+
+
+def stop_on_sigterm() -> None:
+    """Treat SIGTERM like Ctrl-C, so that incomplete output is removed."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
 
 
 def active_app(parts: "ControlParts", app_id: str) -> "App":

@@ -18,7 +18,7 @@ import jinja2
 from starlette.responses import RedirectResponse, Response
 
 from mauve.core import text as plain_text
-from mauve.core.app import Environment
+from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.credential import Scope
 from mauve.core.organization import Standing
@@ -27,7 +27,7 @@ from mauve.dashboard import text as wording
 from mauve.dashboard.charts.chart import spark
 from mauve.dashboard.charts.figures import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.periods import LENGTHS
-from mauve.dashboard.context import Context, address
+from mauve.dashboard.context import Context, MemberContext, address, environment_of, environment_parameters
 
 ASSETS: Final = "/static/"
 _STATIC: Final = Path(__file__).parent / "static"
@@ -130,6 +130,12 @@ def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **
         )
     )
     return Response(_UNSHOWN.sub("\ufffd", text), status, headers)
+
+
+def project_page(context: MemberContext, template: str, app: App, **shown: object) -> Response:
+    """Return a page about the app's project in the selected environment."""
+    environment, query = environment_of(context), environment_parameters(context)
+    return page(context, template, HTTPStatus.OK, app=app, environment=environment, environment_query=query, **shown)
 
 
 def see_other(path: str, **query: str) -> Response:

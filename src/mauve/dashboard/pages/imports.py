@@ -8,8 +8,8 @@ from starlette.responses import Response
 
 from mauve.core.window import today_at
 from mauve.dashboard.charts.periods import Period
-from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
-from mauve.dashboard.rendering import page
+from mauve.dashboard.context import MemberContext, shown_project
+from mauve.dashboard.rendering import project_page
 from mauve.stores import StoreUnavailableError
 from mauve.stores.imports import Import
 
@@ -57,15 +57,13 @@ def show_imports(context: MemberContext) -> Response:
     project = shown_project(context, app)
     imports = context.parts.imports.latest([project], IMPORTS_SHOWN)
     figures = context.parts.imports.figures([project], FIGURES_SHOWN)
-    return page(
+    return project_page(
         context,
         "imports.html",
-        app=app,
+        app,
         imports=imports,
         figures=figures,
         sources={each.number: each.format for each in imports},
         imports_shown=IMPORTS_SHOWN,
         figures_shown=FIGURES_SHOWN,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
     )

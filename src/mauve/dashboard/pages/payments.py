@@ -13,12 +13,10 @@ from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import (
     MemberContext,
     ParameterProblem,
-    environment_of,
-    environment_parameters,
     shown_project,
 )
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
-from mauve.dashboard.rendering import page
+from mauve.dashboard.rendering import project_page
 from mauve.dashboard.text import instant
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.stores.ledger import CLIENT
@@ -60,13 +58,11 @@ def show_payments(context: MemberContext) -> Response:
     found = context.parts.payments.page(project, chosen, _position(context.asked("after")), PAGE_ROWS + 1)
     shown = found[:PAGE_ROWS]
     latest = context.parts.payments.page(project, PaymentFilter(period.window), None, LOOKED_AT)
-    return page(
+    return project_page(
         context,
         "payments.html",
-        app=app,
+        app,
         period=period,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
         chosen={name: value for name in _FILTERS if (value := context.asked(name).strip())},
         payments=shown,
         twins=twins_among(latest, partial(context.parts.payments.with_ids, project), _from_two_sources),

@@ -14,13 +14,11 @@ from mauve.core.window import Window, today_at
 from mauve.dashboard.context import (
     MemberContext,
     ParameterProblem,
-    environment_of,
-    environment_parameters,
     shown_project,
 )
 from mauve.dashboard.pages.payments import LOOKED_AT, twins_among
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
-from mauve.dashboard.rendering import page
+from mauve.dashboard.rendering import project_page
 from mauve.dashboard.text import instant, listed
 from mauve.stores.ledger.subscription_list import (
     CurrentSubscription,
@@ -49,12 +47,10 @@ def show_subscriptions(context: MemberContext) -> Response:
     found = reader.summary(project, query, PAGE_ROWS + 1, _COUNTS_MAX)
     shown = found.subscriptions[:PAGE_ROWS]
     latest = reader.page(project, SubscriptionQuery(), LOOKED_AT)
-    return page(
+    return project_page(
         context,
         "subscriptions.html",
-        app=app,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
+        app,
         mrr=found.mrr,
         counts=found.counts,
         statuses=sorted({each.status for each in found.counts if each.status}),
