@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 import structlog
@@ -91,7 +91,7 @@ def alert_messages(parts: AlertParts, organization: Organization, draft: Draft, 
 
 
 def to_channel(parts: AlertParts, organization: Organization, draft: Draft, channel: Channel, now_ms: int) -> Message:
-    return _message(parts, organization, draft, now_ms, _Receiver(channel.name, channel_id=channel.channel_id))
+    return _message(parts, organization, draft, now_ms, receiver=channel.name, channel_id=channel.channel_id)
 
 
 def to_members(
@@ -100,22 +100,32 @@ def to_members(
     """Return a message for each subscriber who is still a member."""
     emails = {each.user.user_id: each.user.email for each in parts.catalog.users.all_of(organization.org_id)}
     wish = Wish.DIGEST if draft.kind == Wish.DIGEST else Wish.ALERTS
-    receivers = [
-        _Receiver(emails[each.user_id], None, each.user_id, f"{parts.url}/unsubscribe/{each.token}/{wish}")
+    return [
+        _message(
+            parts,
+            organization,
+            draft,
+            now_ms,
+            receiver=emails[each.user_id],
+            user_id=each.user_id,
+            unsubscribe=f"{parts.url}/unsubscribe/{each.token}/{wish}",
+        )
         for each in subscribers
         if each.user_id in emails
     ]
-    return [_message(parts, organization, draft, now_ms, receiver) for receiver in receivers]
 
 
-class _Receiver(NamedTuple):
-    name: str  # as the history shows it
-    channel_id: str | None = None
-    user_id: str | None = None
-    unsubscribe: str | None = None
-
-
-def _message(parts: AlertParts, organization: Organization, draft: Draft, now_ms: int, receiver: _Receiver) -> Message:
+def _message(
+    parts: AlertParts,
+    organization: Organization,
+    draft: Draft,
+    now_ms: int,
+    *,
+    receiver: str,
+    channel_id: str | None = None,
+    user_id: str | None = None,
+    unsubscribe: str | None = None,
+) -> Message:
     notice = Notice(
         id=new_id("msg", parts.randomness),
         kind=draft.kind,
@@ -123,20 +133,12 @@ def _message(parts: AlertParts, organization: Organization, draft: Draft, now_ms
         reason=draft.reason,
         facts=[fact._replace(link=fact.link and parts.url + fact.link) for fact in draft.facts],
         link=parts.url + draft.link,
-        unsubscribe=receiver.unsubscribe,
+        unsubscribe=unsubscribe,
         sent_for=organization.name,
         at=now_ms,
     )
-    return Message(
-        message_id=notice.id,
-        org_id=organization.org_id,
-        kind=notice.kind,
-        channel_id=receiver.channel_id,
-        user_id=receiver.user_id,
-        receiver=receiver.name,
-        notice=msgspec.json.encode(notice).decode(),
-        created_at=now_ms,
-    )
+    text = msgspec.json.encode(notice).decode()
+    return Message(notice.id, organization.org_id, notice.kind, channel_id, user_id, receiver, text, now_ms)
 
 
 class Outbox:

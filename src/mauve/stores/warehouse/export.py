@@ -7,11 +7,11 @@ from typing import Any, Final, Protocol
 from mauve.stores.export import Chosen, EventDay, EventExtent, EventPage
 from mauve.stores.imports import IMPORT_STREAM, ROWS_MAX, SOURCE_PREFIX, seq_of
 from mauve.stores.warehouse import STREAM_SHIFT
+from mauve.stores.warehouse.warehouse_reader import day_number
 
 _PAGE_ROWS_MAX: Final = 50_000
 _PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
-_DAY_NUMBER_MAX: Final = 2**16 - 1
 
 # One thread, so that other reads keep a core. Finding a person scans every row of the project.
 _LIMITS: Final = "SETTINGS max_threads = 1, max_memory_usage = 134217728, max_execution_time = {seconds}"
@@ -97,8 +97,8 @@ class ClickHouseEventExport:
 def _condition(chosen: Chosen, day: date | None = None) -> tuple[str, dict[str, str | int]]:
     bound: dict[str, str | int] = {
         "project": chosen.project,
-        "first": _day_number(day or chosen.first),
-        "last": _day_number(day or chosen.last),
+        "first": day_number(day or chosen.first),
+        "last": day_number(day or chosen.last),
     }
     if chosen.user is None:
         return _OF_PROJECT, bound
@@ -109,11 +109,6 @@ def _bound_ends(ends: Mapping[int, int]) -> dict[str, str | int]:
     if not ends:
         ends = {0: 0}  # The engine does not accept empty lists here.
     return {"streams": str(list(ends)), "ends": str(list(ends.values()))}
-
-
-def _day_number(day: date) -> int:
-    """Return the engine's number for a day, or for the nearest supported day."""
-    return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)
 
 
 def _day_from(number: int) -> date:

@@ -8,6 +8,7 @@ import numpy as np
 import structlog
 
 from mauve.core.events import Activity
+from mauve.core.subscriptions import day_number_of
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores.ledger.closed_days import DayUsers
@@ -146,12 +147,12 @@ class ClickHouseWarehouse:
         return date.fromordinal(_EPOCH_ORDINAL + number) if count else None
 
     def users_of_days(self, window: Window) -> list[DayUsers]:
-        first, last = _day_numbers(window)
+        first, last = map(day_number_of, window)
         rows = self._connection.read(_USERS_OF_DAYS, {"first": first, "last": last})
         return [DayUsers(project, Activity(kind), day, users) for project, kind, day, users in rows]
 
     def merge_week(self, week: Window) -> None:
-        first, last = _day_numbers(week)
+        first, last = map(day_number_of, week)
         of_week = _OF_WEEK.format(first=first)
         # Left from an earlier attempt, or from before the week was reopened: remove the users of an undone import.
         if self._connection.rows(_HAS_WEEK.format(of_week=of_week)) != [(0,)]:
@@ -211,7 +212,3 @@ def _after(positions: Mapping[int, int], received_from_ms: int) -> str:
         for stream, number in positions.items()
     )
     return f"received_at >= {received_from_ms} AND ({after})"
-
-
-def _day_numbers(window: Window) -> tuple[int, int]:
-    return window.first.toordinal() - _EPOCH_ORDINAL, window.last.toordinal() - _EPOCH_ORDINAL

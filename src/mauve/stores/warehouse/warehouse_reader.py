@@ -84,7 +84,7 @@ class ClickHouseWarehouseReader:
         if weeks is not None:
             week_kinds = ", ".join(f"'{each}_week'" for each in sorted(seen))
             found = f"(({found} AND NOT {_IN_WEEKS}) OR (kind IN ({week_kinds}) AND {_IN_WEEKS}))"
-            more = {"first_of_weeks": _day_number(weeks.first), "last_of_weeks": _day_number(weeks.last)}
+            more = {"first_of_weeks": day_number(weeks.first), "last_of_weeks": day_number(weeks.last)}
         these, names = _any_of(projects)
         sql = f"SELECT project, {_USERS} FROM actives WHERE {these} AND {found} GROUP BY project {_BY_PRIMARY_KEY}"
         return dict(self._rows(sql, window, more | names))
@@ -119,7 +119,7 @@ class ClickHouseWarehouseReader:
 
     def latest_events(self, project: str, window: Window, events_max: int) -> list[StoredEvent]:
         """Go back from now, in ranges with a limited number of rows, until there are enough events."""
-        since, until = _day_number(window.first) * DAY_MS, (_day_number(window.last) + 1) * DAY_MS
+        since, until = day_number(window.first) * DAY_MS, (day_number(window.last) + 1) * DAY_MS
         occurred = _days_of_occurrence(window)
         found: list[StoredEvent] = []
         while since < until and len(found) < events_max:
@@ -162,7 +162,7 @@ class ClickHouseWarehouseReader:
     def _rows(self, sql: str, window: Window, bound: Mapping[str, str | int]) -> list[list[Any]]:
         if _is_outside(window):
             return []
-        days = {"first": _day_number(window.first), "last": _day_number(window.last)}
+        days = {"first": day_number(window.first), "last": day_number(window.last)}
         left_s = seconds_left()
         if left_s < _LEAST_S:
             raise WarehouseUnavailableError("the deadline of this read has passed")
@@ -200,6 +200,6 @@ def _days_of_occurrence(received: Window) -> Window:
     return Window(date.fromordinal(first), date.fromordinal(last))
 
 
-def _day_number(day: date) -> int:
+def day_number(day: date) -> int:
     """Return the engine's number for a day, or for the nearest supported day."""
     return min(max(0, day.toordinal() - _EPOCH_ORDINAL), _DAY_NUMBER_MAX)
