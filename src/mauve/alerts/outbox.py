@@ -40,6 +40,7 @@ _BATCHES_MAX: Final = 20  # in a round
 _MAIL_WAIT_MS: Final = 24 * HOUR_MS  # for a machine that can mail
 _FAILURE_CHARACTERS_MAX: Final = 300
 _UNEXPECTED: Final = "an unexpected error, which the log of the service explains"
+
 log = structlog.get_logger()
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
 from mauve.cli.options import UsageError, data_options, settings_for, stop_on_sigterm
 from mauve.cli.output import print_result, shown_progress, table, utc_time
@@ -176,19 +175,12 @@ def _keys_for_encryption(settings: Settings) -> "BackupKeys":
     return backup_keys(settings.master_key)
 
 
-class ListedBackup(msgspec.Struct, frozen=True):
-    name: str
-    created_at: int | None  # epoch ms; None: encrypted, so unknown without its master key
-    bytes: int
-    is_encrypted: bool
-
-
 @backup.command("list")
 @click.argument("place", metavar="[PLACE]", required=False)
 @data_options
 def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None:
     """List the backups in a bucket (s3://BUCKET/PREFIX) or a directory, newest first."""
-    from mauve.maintenance.stored_backups import created_in  # noqa: PLC0415
+    from mauve.maintenance.stored_backups import backups_listed  # noqa: PLC0415
     from mauve.wiring.backups import open_backup_store  # noqa: PLC0415
 
     settings = settings_for(data)
@@ -196,11 +188,7 @@ def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None
     if not where:
         raise UsageError("name s3://BUCKET/PREFIX or a directory, or set MAUVE_BACKUP_URL")
     store = open_backup_store(settings.backup, where)
-    stored = [(each, created_in(store, each.name, settings.master_key)) for each in store.list()]
-    found = [
-        ListedBackup(each.name, made.at, each.bytes, made.is_encrypted) for each, made in stored if made is not None
-    ]
-    found.sort(key=lambda each: (each.created_at or 0, each.name), reverse=True)
+    found = backups_listed(store, settings.master_key)
     rows = [
         (each.name, "unknown" if each.created_at is None else utc_time(each.created_at), format_bytes(each.bytes))
         for each in found

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import IO, Final, Literal, NamedTuple
+from typing import IO, Final, Literal
 
+import msgspec
 import structlog
 
 from mauve.core.secret import Secret
@@ -22,6 +23,7 @@ _OWNER: Final = rf"(?:-([0-9a-f]{{{_OWNER_CHARACTERS}}}))?"
 _NAME: Final = re.compile(rf"{NAME_PREFIX}(\d{{8}}T\d{{9}})Z{_OWNER}\.mauve({re.escape(_ENCRYPTED)})?", re.ASCII)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNFINISHED_MS_MAX: Final = DAY_MS  # Younger ones may still be in progress; no backup takes this long.
+
 log = structlog.get_logger()
 
 
@@ -117,8 +119,10 @@ def names_to_remove(stored: Sequence[StoredBackup], newest: str, keep: int) -> l
     return older[max(0, keep - 1) :]
 
 
-class Created(NamedTuple):
-    at: int | None  # epoch ms; None: unknown without the master key
+class ListedBackup(msgspec.Struct, frozen=True):
+    name: str
+    created_at: int | None  # epoch ms; None: encrypted, so unknown without its master key
+    bytes: int
     is_encrypted: bool
 
 
@@ -140,17 +144,24 @@ class StoredSource:
             yield file
 
 
-def created_in(store: BackupStore, name: str, master_keys: Secret | None) -> Created | None:
-    """Return when a backup was made, from its name or content; None if it is not a backup."""
+def backups_listed(store: BackupStore, master_keys: Secret | None) -> list[ListedBackup]:
+    """Return the backups, newest first, with the time in their name or content."""
+    found = [listed for each in store.list() if (listed := _listed(store, each, master_keys)) is not None]
+    return sorted(found, key=lambda each: (each.created_at or 0, each.name), reverse=True)
+
+
+def _listed(store: BackupStore, stored: StoredBackup, master_keys: Secret | None) -> ListedBackup | None:
+    """Describe a backup; return None if it is not one."""
+    name, size = stored.name, stored.bytes
     if (named_at := created_at_of(name)) is not None:
-        return Created(named_at, is_encrypted=says_encrypted(name))
+        return ListedBackup(name, named_at, size, says_encrypted(name))
     source = StoredSource(store, name)
     is_secret = is_encrypted(source)
     try:
         opened = readable(source, master_keys, must_be_encrypted=False)
-        return Created(read_header(opened).created_at, is_encrypted=is_secret)
+        return ListedBackup(name, read_header(opened).created_at, size, is_secret)
     except (MaintenanceRefusedError, OSError):
-        return Created(None, is_encrypted=True) if is_secret else None
+        return ListedBackup(name, None, size, is_encrypted=True) if is_secret else None
 
 
 def newest_in(store: BackupStore) -> StoredSource:

@@ -36,8 +36,6 @@ from mauve.web.compression import accepts_gzip, gzipped_pieces
 
 PIECE_S_MAX: Final = 10.0
 """The time limit for reading a piece from the store, and for the client to receive it."""
-log = structlog.get_logger()
-Pieces = Generator[bytes, None, None]
 ROWS_MAX: Final = 1_000_000
 """Per file. A longer file is cut, and its last line says so."""
 PIECE_ROWS: Final = 500  # read and sent together
@@ -46,7 +44,11 @@ _CUT: Final = "cut here: choose a shorter period, or filter, for the rest"
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 _MONEY: Final = frozenset({"revenue", "volume", "mrr"})
 _NOT_IN_A_SLUG: Final = re.compile(r"[^a-z0-9]+")
+
 Cell = str | int | None
+Pieces = Generator[bytes, None, None]
+
+log = structlog.get_logger()
 
 
 class FileResponse(Response):
