@@ -116,15 +116,15 @@ def _no_service() -> RefusedError:
 
 def _refusal_of(response: httpx2.Response, body: bytes, spent: int) -> RefusedError:
     status, throttle = response.status_code, response.headers.get("x-service-throttle", "")
-    said = _message_in(body)
+    message = _message_in(body)
     if status == httpx2.codes.UNAUTHORIZED:
         return RefusedError("the control token is not accepted, perhaps it was revoked: mint one on the Tokens page")
     if throttle.startswith("allowance:"):
-        return RefusedError(said, stop_until=response.headers.get("x-service-reset"))
+        return RefusedError(message, stop_until=response.headers.get("x-service-reset"))
     retry_after_s = _whole(response.headers.get("retry-after"))
     if status >= httpx2.codes.INTERNAL_SERVER_ERROR:
-        return RefusedError(said, retry_after_s=retry_after_s or 5, spent=spent)
-    return RefusedError(said, retry_after_s=retry_after_s)
+        return RefusedError(message, retry_after_s=retry_after_s or 5, spent=spent)
+    return RefusedError(message, retry_after_s=retry_after_s)
 
 
 def _message_in(body: bytes) -> str:

@@ -89,7 +89,7 @@ class Reading(NamedTuple):
     date_to: date
     rows: list[Row]
     cache: str  # hit, miss, uncached or stale
-    age_s: int | None  # None: not said, as for a hit
+    age_s: int | None  # None: not reported, as for a hit
     cut_at: int | None  # the number of rows, if the service left some out
 
     @property

@@ -120,15 +120,15 @@ async def read_all(reader: HttpReader, queries: Iterable[Query]) -> Readings:
 def receipt(readings: Readings, allowance: Allowance) -> dict[str, object]:
     """Return where the numbers come from, how old they are, and what they cost."""
     found = readings.found.values()
-    said: dict[str, object] = {
+    facts: dict[str, object] = {
         "cache": dict(Counter(reading.cache for reading in found)),
         "age_s_max": max((_age_s(reading, allowance) for reading in found), default=0),
         "spent": readings.spent,
         "queries_left": max(0, allowance.queries_left - readings.spent),
     }
     if readings.refusal is not None:
-        said["stopped"] = {**readings.refusal.facts, "note": "numbers that are null were not read"}
-    return said
+        facts["stopped"] = {**readings.refusal.facts, "note": "numbers that are null were not read"}
+    return facts
 
 
 def _age_s(reading: Reading, allowance: Allowance) -> int:

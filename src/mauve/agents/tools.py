@@ -38,7 +38,7 @@ _FAN_OUT: Final = (
 
 
 def window_of(first: date | None, last: date | None, today: date) -> Window:
-    """Return the period that is asked for; by default the 30 days that end today, or on the last day given."""
+    """Return the requested period; by default the 30 days that end today, or on the last day given."""
     last = last or today
     first = first or max(last, _EARLIEST) - timedelta(days=29)  # There may be no date 29 days before the last.
     window = Window(first, last)
@@ -99,13 +99,13 @@ def _listed(app: ListedApp) -> Answer:
 
 
 async def show_allowance(_: HttpReader, allowance: Allowance, __: Arguments) -> Answer:
-    def said(share: Share | None) -> Answer:
+    def shown(share: Share | None) -> Answer:
         return {} if share is None else {"left": share.left, "limit": share.limit}
 
     return {
-        "queries": said(allowance.queries),
-        "raw_scans": said(allowance.raw_scans),
-        "reads_this_minute": said(allowance.reads),
+        "queries": shown(allowance.queries),
+        "raw_scans": shown(allowance.raw_scans),
+        "reads_this_minute": shown(allowance.reads),
         "resets_at": allowance.resets_at,
         "scopes": allowance.scopes,
     }
@@ -239,8 +239,8 @@ async def explain_mrr(reader: HttpReader, allowance: Allowance, arguments: Expla
     ]
     left_out = {"smaller_changes": len(changes) - len(largest)} if len(changes) > len(largest) else {}
     period = {"period": [known.first, known.last], "before": known.first - timedelta(days=1)}
-    said = {"apps": apps, "largest_changes": largest, **left_out}
-    return {**period, **said, **chosen.rest, **receipt(readings, allowance)}
+    found = {"apps": apps, "largest_changes": largest, **left_out}
+    return {**period, **found, **chosen.rest, **receipt(readings, allowance)}
 
 
 def _levels(rows: Rows, window: Window) -> tuple[Money, Money]:

@@ -211,7 +211,7 @@ class Outbox:
         if member is None or member.user.org_id != message.org_id:
             raise SendFailed("no longer a member", retry=False)
         if not _is_wanted(message, self._parts.store.subscribers.find(user_id)):
-            raise SendFailed("the member does not want these e-mails any more", retry=False)
+            raise SendFailed("the member has unsubscribed from these e-mails", retry=False)
         return Target("email", member.user.email)
 
     def _record_failure(self, message: Message, reason: str, *, retry: bool) -> None:

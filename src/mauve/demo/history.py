@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from mauve.core.app import App
 from mauve.core.biller import Provider
 from mauve.core.times import DAY_MS
 from mauve.core.window import midnight_ms
@@ -138,20 +139,12 @@ def _refused_deliveries(profile: AppProfile, project: str, now_ms: int) -> list[
 
 
 @dataclass(frozen=True, slots=True)
-class ProjectRef:
-    """The project that a history is stored in."""
-
-    org_id: str
-    project: str
-
-
-@dataclass(frozen=True, slots=True)
 class Day:
     events: list[UserEvent]
     entry: Entry
 
 
-def history_of(profile: AppProfile, target: ProjectRef, dates: DateRange, seed: str) -> Iterator[Day]:
+def history_of(profile: AppProfile, app: App, dates: DateRange, seed: str) -> Iterator[Day]:
     """Yield every day up to now. The same seed always yields the same history."""
     random = Random(f"{seed}/{profile.name}")  # noqa: S311 - sample data, not secrets
     population = Population.initial(profile, random)
@@ -169,7 +162,7 @@ def history_of(profile: AppProfile, target: ProjectRef, dates: DateRange, seed: 
         pending += [each for signup in signups for each in _billing_of(profile, signup.user, signup.at, seed)]
         pending += orders_on(profile, number, day, len(population.users), random)
         ends_at = min(midnight_ms(day) + DAY_MS, dates.now_ms)
-        yield Day(events, _entry([each for each in pending if each.at < ends_at], target))
+        yield Day(events, _entry([each for each in pending if each.at < ends_at], app))
         pending = [each for each in pending if each.at >= ends_at]
 
 
@@ -180,18 +173,18 @@ def _billing_of(profile: AppProfile, user: str, signed_up_at: int, seed: str) ->
     return list(takewhile(lambda each: each.at < ends_at, subscription_events(profile, user, signed_up_at, random)))
 
 
-def _entry(events: list[BillingEvent], target: ProjectRef) -> Entry:
+def _entry(events: list[BillingEvent], app: App) -> Entry:
     return Entry(
-        payments=[_payment(each, target) for each in events if isinstance(each, PaymentReceived)],
-        subscriptions=[_version(each, target) for each in events if isinstance(each, SubscriptionChange)],
+        payments=[_payment(each, app) for each in events if isinstance(each, PaymentReceived)],
+        subscriptions=[_version(each, app) for each in events if isinstance(each, SubscriptionChange)],
     )
 
 
-def _payment(payment: PaymentReceived, target: ProjectRef) -> Payment:
+def _payment(payment: PaymentReceived, app: App) -> Payment:
     payload = msgspec.json.encode(payment)
     return Payment(
-        org_id=target.org_id,
-        project=target.project,
+        org_id=app.org_id,
+        project=app.public_id,
         id=payment.id,
         digest=sha256(payload).digest(),
         claimed_at=payment.at,
@@ -205,9 +198,9 @@ def _payment(payment: PaymentReceived, target: ProjectRef) -> Payment:
     )
 
 
-def _version(change: SubscriptionChange, target: ProjectRef) -> SubscriptionVersion:
+def _version(change: SubscriptionChange, app: App) -> SubscriptionVersion:
     return SubscriptionVersion(
-        project=target.project,
+        project=app.public_id,
         id=change.id,
         at=change.at * 1000,
         received_at=change.at,

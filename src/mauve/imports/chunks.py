@@ -20,7 +20,7 @@ _NAMES_MAX: Final = 10_000
 _OTHER_NAMES: Final = "(other names)"
 ROWS_PER_CHUNK: Final = 50_000
 # The warehouse writes and syncs every month of an insert on its own. So rows in no order of time are stored in larger
-# chunks, and the rows of a few years at once: thousands of small parts would stall it, and keep the loader waiting.
+# chunks, and the rows of a few years together: thousands of small parts would stall it, and keep the loader waiting.
 ROWS_PER_MONTH: Final = 2_000
 ROWS_PER_CHUNK_MAX: Final = 400_000
 _MONTH_MS: Final = 2_629_746_000  # on average
@@ -98,10 +98,6 @@ def summary_of(items: Iterator[Item]) -> FileSummary:
     return summary
 
 
-def _rows() -> "array[int]":
-    return array("Q")
-
-
 @dataclass(slots=True)
 class Chunk:
     """Consecutive rows of a file."""
@@ -109,7 +105,7 @@ class Chunk:
     first_row: int
     end_row: int
     events: list[ImportedEvent] = field(default_factory=list)
-    event_rows: "array[int]" = field(default_factory=_rows)  # where each of them is in the file
+    event_rows: "array[int]" = field(default_factory=lambda: array("Q"))  # where each of them is in the file
     payments: list[Payment] = field(default_factory=list)
     subscriptions: list[SubscriptionVersion] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
@@ -165,7 +161,7 @@ def chunks_of(items: Iterator[Item], first_row: int) -> Iterator[Chunk]:
 
 
 def rows_from(chunk: Chunk, target: Target) -> Iterator[EventRows]:
-    """Yield the events as rows, those of a few years at once."""
+    """Yield the events as rows, those of a few years together."""
     periods: dict[int, list[int]] = {}
     for place, event in enumerate(chunk.events):
         periods.setdefault(event.at // (_MONTH_MS * _MONTHS_AT_ONCE), []).append(place)

@@ -66,7 +66,7 @@ class ImportParts:
     ledger: ImportLedger
     warehouse: ImportWarehouse
     clock: Clock
-    check: Callable[[], None]  # raises if the app must not be written to any more
+    check: Callable[[], None]  # raises if the app may no longer be written to
     progress: Progress
 
 
@@ -134,7 +134,7 @@ def import_file(source: Source, parts: ImportParts, bad_max: int) -> Import:
         else:
             found = _continued(found, source, parts)
         parts.progress.begin(f"importing {source.path.name} as {found.name}", source.size)
-        # A row is judged and dated as when the import began: it must not depend on when it is continued.
+        # Check and date rows as of the beginning of the import: the result must not depend on when it is resumed.
         target = replace(source.target, number=found.number, now_ms=found.began_at)
         with opened(source.path, parts.progress.add) as file:
             for chunk in chunks_of(FORMATS[source.format].read(file, target), found.rows):
