@@ -20,8 +20,7 @@ from alembic.config import Config
 from mauve.core.problems import Problem
 from mauve.core.window import Window
 from mauve.logs import configure_logs
-from mauve.metrics.answers import body_of
-from mauve.metrics.questions import Question, QuestionBatch
+from mauve.metrics.questions import Question, QuestionBatch, body_of
 from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores
 from mauve.query.read import rows_by_project

@@ -73,7 +73,7 @@ def shown(service, chromium):
     page.get_by_label("E-mail").fill("ann@example.com")
     page.get_by_label("Password").fill("correct horse battery staple")
     page.get_by_role("button").click()
-    page.get_by_role("link", name="Create your first app").click()
+    page.locator(".empty a[href='/apps/new']").click()
     page.get_by_label("Name").fill("My app")
     page.get_by_role("button", name="Create").click()
     server_key = page.locator("#key").inner_text()

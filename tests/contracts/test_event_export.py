@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from mauve.core.times import DAY_MS
-from mauve.maintenance.export_lines import EVENTS, event_lines, event_table
+from mauve.maintenance.export_lines import SCHEMAS, event_table, json_lines
 from mauve.stores.export import Chosen, EventDay
 from mauve.stores.imports import IMPORT_STREAM, IMPORTS_MAX, ROWS_MAX, seq_of, source_of
 from mauve.stores.warehouse import EventRows, export, first_seq
@@ -141,7 +141,7 @@ def test_an_empty_project_has_no_days(events, load, project):
 def test_texts_and_numbers_arrive_as_they_were_sent(events, load, project, text):
     (seq,) = load([("ann", DAY)], stream=255, text=text)
     (table,) = tables(events, everything(project))
-    assert table.schema == EVENTS
+    assert table.schema == SCHEMAS["event"]
     sent = text or None
     (row,) = table.to_pylist()
     assert row == {
@@ -156,7 +156,7 @@ def test_texts_and_numbers_arrive_as_they_were_sent(events, load, project, text)
         "counted": True,
         "seq": seq,
     }
-    (line,) = event_lines(table).splitlines()
+    (line,) = json_lines("event", table).splitlines()
     expected = {name: value for name, value in row.items() if value is not None} | {"kind": "event"}
     if text:
         expected["props"] = msgspec.json.decode(text)
@@ -178,4 +178,4 @@ def test_an_imported_row_names_its_import(events, load, project, number):
 def test_props_that_are_no_json_become_a_text(events, load, project):
     load([("ann", DAY)], text='{"cut off')
     (table,) = tables(events, everything(project))
-    assert msgspec.json.decode(event_lines(table))["props"] == '{"cut off'
+    assert msgspec.json.decode(json_lines("event", table))["props"] == '{"cut off'

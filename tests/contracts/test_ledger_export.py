@@ -8,7 +8,7 @@ from datetime import date, timedelta
 import msgspec
 import pytest
 
-from mauve.maintenance.export_lines import payment_lines, payment_table, subscription_lines, subscription_table
+from mauve.maintenance.export_lines import json_lines, payment_table, subscription_table
 from mauve.stores.export import Chosen
 from mauve.stores.imports import rank_of
 from mauve.stores.ledger import Entry, export
@@ -119,7 +119,7 @@ def test_lines_and_tables_hold_the_same_exact_values(writer, ledger):
             "payload": '{\n"n": 1e400}',
         }
     ]
-    line = payment_lines(payments)
+    line = json_lines("payment", payment_table(payments))
     assert line.endswith(b',"payload":{ "n": 1e400}}\n')
     assert msgspec.json.decode(line.replace(b"1e400", b"1")) == {
         "kind": "payment",
@@ -134,7 +134,7 @@ def test_lines_and_tables_hold_the_same_exact_values(writer, ledger):
         "payload": {"n": 1},
     }
     (row,) = subscription_table(versions).to_pylist()
-    line = msgspec.json.decode(subscription_lines(versions))
+    line = msgspec.json.decode(json_lines("subscription", subscription_table(versions)))
     assert line == row | {"kind": "subscription", "type": "subscription"}
     assert (row["at"], row["at_us"], row["mrr"]) == (1_800_000_000_123, 1_800_000_000_123_456, AMOUNT_MAX)
     assert (row["customer"], row["plan"], row["payload"]) == ("c", "p", "not JSON �")
@@ -146,7 +146,9 @@ def test_an_imported_version_names_its_import(writer, ledger):
     versions = flat(ledger.versions(EVERYTHING))
     assert {each.id: each.source for each in versions} == {"sent": None, "ranked": None, "imported": "import-7"}
     rows = {row["id"]: row["source"] for row in subscription_table(versions).to_pylist()}
-    lines = [msgspec.json.decode(line) for line in subscription_lines(versions).splitlines()]
+    lines = [
+        msgspec.json.decode(line) for line in json_lines("subscription", subscription_table(versions)).splitlines()
+    ]
     assert rows == {line["id"]: line.get("source") for line in lines}
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from mauve.core.batch import packed_header
 from mauve.core.events import Activity
-from mauve.maintenance.delete_app import delete_projects
+from mauve.maintenance.erase import delete_projects
 from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.ledger import schema as ledger_schema

@@ -73,7 +73,7 @@ def test_a_core_killed_while_it_sends_sends_again_with_the_same_id(tmp_path):
         created = browser.send("/alerts/channels", {"kind": "webhook", "name": "Own", "address": address})
         secret = shown(created, "signing-secret")
         channel_id = re.search(r"/alerts/channels/(chan_\w+)/test", browser.open("/alerts").text)[1]
-        assert "The test is sent within seconds" in browser.send(f"/alerts/channels/{channel_id}/test").text
+        assert "done=test-queued" in str(browser.send(f"/alerts/channels/{channel_id}/test").url)
         eventually(lambda: receiver.received)
         os.kill(service.child_pids()["core"], signal.SIGKILL)
         receiver.answer = status(200)
@@ -102,7 +102,7 @@ def test_an_email_is_sent_to_a_member_and_its_link_ends_them(tmp_path):
         mail = {"MAUVE_SMTP_URL": f"smtp://127.0.0.1:{port}?tls=none", "MAUVE_MAIL_FROM": "Mauve <m@example.com>"}
         with running(tmp_path / "data", "--workers", "1", environment=mail) as service, owner_of(service) as browser:
             browser.send("/alerts/wishes", {"digest": "weekly", "alerts": "yes"})
-            assert "The test is sent within seconds" in browser.send("/alerts/wishes/test").text
+            assert "done=test-queued" in str(browser.send("/alerts/wishes/test").url)
             eventually(lambda: mailbox.messages)
             receivers, message = mailbox.messages[0]
             assert receivers == ["ann@example.com"]
@@ -111,7 +111,7 @@ def test_an_email_is_sent_to_a_member_and_its_link_ends_them(tmp_path):
             link = message["list-unsubscribe"].strip("<>")
             assert link.startswith(service.url)
             clicked = httpx.post(link, timeout=PATIENCE_S, data={"List-Unsubscribe": "One-Click"})
-            assert (clicked.status_code, "You are unsubscribed" in clicked.text) == (200, True)
+            assert clicked.status_code == 200
             page = browser.open("/alerts").text
             assert 'name="alerts" value="yes" checked' not in page
             assert '<option value="weekly" selected>' in page
@@ -128,7 +128,7 @@ def test_a_copy_with_alerts_turned_off_sends_nothing(tmp_path):
             test_path = re.search(r"/alerts/channels/chan_\w+/test", browser.open("/alerts").text)[0]
             browser.send(test_path)
             eventually(lambda: receiver.received)
-            eventually(lambda: "Trying again" in browser.open("/alerts").text)
+            eventually(lambda: "badge warn" in browser.open("/alerts").text)
         receiver.answer = status(200)
         tried = len(receiver.received)
         make_due(data)

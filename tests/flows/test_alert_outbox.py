@@ -8,8 +8,7 @@ import pytest
 
 from mauve.alerts import edit
 from mauve.alerts.channels import SendFailed
-from mauve.alerts.messages import MESSAGES_PER_HOUR_MAX, TESTS_PER_HOUR_MAX
-from mauve.alerts.outbox import CLAIM_MS
+from mauve.alerts.outbox import CLAIM_MS, MESSAGES_PER_HOUR_MAX, TESTS_PER_HOUR_MAX
 from mauve.alerts.schedule import Cadence
 from mauve.control import people
 from mauve.core.user import Role

@@ -8,7 +8,7 @@ import pytest
 
 from mauve.alerts import edit
 from mauve.alerts.digest import questions_about
-from mauve.alerts.messages import Wish
+from mauve.alerts.outbox import Wish
 from mauve.alerts.rules import STATE
 from mauve.alerts.schedule import Cadence, digest_window
 from mauve.core.user import Role

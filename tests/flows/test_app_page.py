@@ -13,13 +13,11 @@ import sqlite3
 import pytest
 from structlog.testing import capture_logs
 
+from mauve.core.text import moment
 from mauve.core.user import Role
-from mauve.core.window import today_at
-from mauve.dashboard.text import moment
 from mauve.ingest.stats import write_stats
 from mauve.metrics.registry import METRICS
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
-from mauve.stores.ingest_stats import IngestStats
 from mauve.stores.ledger import Entry
 from mauve.wiring.databases import open_ledger_writer
 from mauve.wiring.paths import ledger_path
@@ -402,8 +400,7 @@ class TestSubscriptions:
         for query in (*cursors, "sort=color", "sort=color&after=nonsense"):
             page = viewer.ask("GET", f"{own}/subscriptions?status=trialing&{query}")
             assert page.status_code == 400, query
-            reason = "This page of the list does not exist" if "after" in query else "can be sorted by updated, mrr and"
-            assert reason in page.text, query
+            assert ("can be sorted by updated, mrr and" in page.text) is ("after" not in query), query
             assert 'title="two"' in page.text, query
             assert 'title="one"' not in page.text, query
         assert viewer.ask("GET", f"{own}/subscriptions.csv?sort=color").status_code == 400
@@ -640,17 +637,6 @@ class TestHealth:
             "a string contains half a character (a lone surrogate) items 1",
         ):
             assert expected in text, expected
-
-    def test_reasons_of_an_earlier_version_are_still_shown(self, viewer, own, app, settings, clock):
-        counts = {(app["public_id"], f"rejected:{word}"): 1 for word in ("an", "props.amount", "name")}
-        with open_ledger_writer(settings) as ledger:
-            ledger.record(
-                [Entry(ingest_stats=IngestStats(today_at(clock.now_ms()).isoformat(), clock.now_ms(), counts))]
-            )
-        text = text_of(viewer.open(f"{own}/events"))
-        assert "recorded by an earlier version as “an” items 1" in text
-        assert "recorded by an earlier version as “props.amount” items 1" in text
-        assert "name is missing, empty, too long or not a string items 1" in text
 
     def test_without_rejections_no_reasons_are_listed(self, viewer, own, send, note):
         send({"name": "view"})

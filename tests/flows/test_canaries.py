@@ -189,7 +189,7 @@ def _send_alerts_in_vain(world, browser):
     channel = re.search(r"/alerts/channels/(\w+)/test", browser.ask("GET", "/alerts").text)[1]
     for path in (f"/alerts/channels/{channel}/test", "/alerts/wishes/test"):
         assert browser.ask("POST", path).status_code == 303
-    eventually(lambda: browser.ask("GET", "/alerts").text.count("Trying again") >= 2)
+    eventually(lambda: browser.ask("GET", "/alerts").text.count("badge warn") >= 2)
 
 
 def _as_an_attacker(world):

@@ -14,7 +14,7 @@ from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.credential import Scope
 from mauve.core.user import Role, may
-from mauve.dashboard.assets import asset_url
+from mauve.dashboard.rendering import asset_url
 from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.stores import StoreUnavailableError
 from mauve.wiring.dashboard import session_cookie

@@ -27,7 +27,7 @@ def test_the_printed_credentials_open_pages_with_data(demo):
         assert [app["name"] for app in printed["apps"]] == ["Aster Notes", "Bramble Market", "Clover Kit"]
         for text in ("Aster Notes", "Bramble Market", "Clover Kit", "EUR", "USD"):
             assert text in home.text
-        assert "not available" not in home.text
+        assert "notice warn" not in home.text
         for app in printed["apps"]:
             events = browser.open(f"/apps/{app['app_id']}/events?days=7").text
             accepted, counted = (

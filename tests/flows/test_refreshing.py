@@ -221,7 +221,7 @@ class TestMoneyWrites:
         clock.advance(60_000)
         page = viewer.open(own)
         assert "5.00" in figure(page, "Gross revenue")
-        assert "not available" not in text_of(page)
+        assert "notice warn" not in page.text
 
 
 class TestEventsPage:
@@ -403,7 +403,7 @@ class TestNewApp:
     def test_the_app_page_shows_them_too_until_the_first_event(self, developer, created):
         _, own = created
         page = developer.open(own)
-        assert "Waiting for the first event" in page.text
+        assert "data-waiting" in page.text
         assert "<code>/v1/metrics/event_names</code>" in page.text
 
     def test_its_form_says_what_type_and_ownership_do(self, developer):

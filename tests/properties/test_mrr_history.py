@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mauve.core.subscriptions import MrrSums
 from mauve.core.window import Window
-from mauve.metrics.mrr_history import mrr_by_day
+from mauve.metrics.summaries import mrr_by_day
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger import subscriptions as subscription_book
 from mauve.stores.ledger.reader import LedgerReader

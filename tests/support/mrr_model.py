@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from mauve.core.subscriptions import day_number_of
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.metrics.mrr_history import days_known, mrr_by_day
+from mauve.metrics.summaries import days_known, mrr_by_day
 
 DAY_US = DAY_MS * 1000
 

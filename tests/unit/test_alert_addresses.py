@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.alerts.channels.addresses import check_email, check_resolved, endpoint_from, is_public
+from mauve.alerts.channels.connection import check_email, check_resolved, endpoint_from, is_public
 
 PRIVATE = {
     "private": ("10.0.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "fc00::1", "fd12:3456::1"),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mauve.alerts.channels import Fact, Notice, Target
-from mauve.alerts.channels.addresses import check_email
+from mauve.alerts.channels.connection import check_email
 from mauve.alerts.channels.formats import discord_body, fitted, json_body, slack_body
 from mauve.alerts.channels.mail import message_of
 from mauve.alerts.channels.webhook import new_secret

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.alerts.evaluate import Watch, evaluate_deliveries, evaluate_metric, evaluate_silence, questions_of
-from mauve.alerts.figures import Measure
+from mauve.alerts.evaluate import Measure, Watch, evaluate_deliveries, evaluate_metric, evaluate_silence, questions_of
 from mauve.alerts.rules import (
     TERMS,
     Change,

@@ -6,10 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from mauve.maintenance.backup_names import backup_name, backups_in, created_at_of, names_to_remove
 from mauve.maintenance.backup_schedule import BackupState, Made, Schedule, is_late
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.maintenance.stored_backups import newest_in
+from mauve.maintenance.stored_backups import backup_name, backups_in, created_at_of, names_to_remove, newest_in
 from mauve.server.scheduled_backups import ScheduledBackups
 from mauve.stores.backups import StoredBackup
 from mauve.stores.backups.disk import FolderBackupStore

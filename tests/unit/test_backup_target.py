@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from mauve.maintenance.backup_target import BackupTarget
+from mauve.maintenance.stored_backups import BackupTarget
 from mauve.stores.backups import BackupStoreError
 from mauve.stores.backups.disk import FolderBackupStore
 from mauve.stores.backups.s3 import ObjectReader

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.dashboard.charts.svg import HEIGHT, SPARK_HEIGHT, SPARK_WIDTH, WIDTH, axis_ticks, plot, spark
+from mauve.dashboard.charts.chart import HEIGHT, SPARK_HEIGHT, SPARK_WIDTH, WIDTH, axis_ticks, plot, spark
 from mauve.dashboard.text import short_money
 
 NUMBERS = st.lists(st.integers(0, 2**80), min_size=2, max_size=40)

@@ -1,18 +1,18 @@
 """The demo's history: the same for the same seed, with something to show on every page."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from mauve.core.times import DAY_MS
-from mauve.demo.billing import recent_deliveries
-from mauve.demo.history import ProjectRef, history_of
-from mauve.demo.population import DateRange, is_weekend
-from mauve.demo.profiles import PROFILES, Plan
+from mauve.demo.history import history_of, recent_deliveries
+from mauve.demo.population import PROFILES, DateRange, Plan, is_weekend
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores.deliveries import DeliveryResult
 
 NOW = 1_800_000_000_000  # a Friday, 08:00 UTC
-TARGET = ProjectRef("org_1", "proj_1")
+TARGET = SimpleNamespace(org_id="org_1", public_id="proj_1")
 ASTER, BRAMBLE, _ = PROFILES
 
 
@@ -69,7 +69,7 @@ def test_a_yearly_price_is_rounded_as_for_billers():
 
 
 def test_deliveries_use_only_documented_results_and_warnings():
-    entries = [each for profile in PROFILES for each in recent_deliveries(profile, TARGET.project, NOW)]
+    entries = [each for profile in PROFILES for each in recent_deliveries(profile, TARGET.public_id, NOW)]
     words = {word for entry in entries if entry.delivery for word in entry.delivery.words}
     words |= {tally.word for entry in entries for tally in entry.tallies}
     assert words <= {*DeliveryResult, *DeliveryWarning, *SignatureFailure}

@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mauve.dashboard import files
-from mauve.dashboard.files import FileResponse
+from mauve.dashboard.pages import sheets
+from mauve.dashboard.pages.sheets import FileResponse
 from mauve.stores import StoreUnavailableError
 
 GET = {"type": "http", "method": "GET"}
@@ -64,7 +64,7 @@ def test_pieces_are_made_in_threads_and_sent_in_order():
 
 
 def test_a_client_that_does_not_take_a_piece_is_given_up_and_holds_no_more(monkeypatch):
-    monkeypatch.setattr(files, "PIECE_S_MAX", 0.01)
+    monkeypatch.setattr(sheets, "PIECE_S_MAX", 0.01)
     client, made = Client(pieces_taken=2), []
     sent(numbers(1_000, made), client)
     assert not client.is_whole

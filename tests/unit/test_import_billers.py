@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pytest
 
 from mauve.core.app import Environment
-from mauve.imports.file_summary import summary_of
+from mauve.imports.chunks import summary_of
 from mauve.imports.items import Bad, Money, Skipped, Target
 from mauve.imports.run import FORMATS, BadRowsError
 from mauve.ingest.webhooks.amounts import billed_from_decimal

@@ -7,8 +7,7 @@ import pytest
 
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
-from mauve.metrics.answers import ROWS_MAX, body_of
-from mauve.metrics.questions import Question
+from mauve.metrics.questions import ROWS_MAX, Question, body_of
 from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
 
 WINDOW = Window(date(1, 1, 1), date(2026, 11, 15))

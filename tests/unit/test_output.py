@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 from mauve.cli import output
 from mauve.cli.output import StageLines, StatusLine
-from mauve.maintenance.backup import NoProgress
+from mauve.maintenance import Progress
 from support.clocks import Ticks
 
 
@@ -32,5 +32,5 @@ def test_off_a_terminal_each_stage_is_a_line(capsys):
 
 
 def test_with_json_nothing_is_shown(capsys):
-    show(NoProgress())
+    show(Progress())
     assert capsys.readouterr().err == ""

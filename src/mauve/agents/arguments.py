@@ -6,14 +6,15 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
+from mauve.metrics.questions import NAME_CHARACTERS_MAX
+
 APPS_MAX: Final = 20  # read by one call
 ROWS_MAX: Final = 400
 _ID_CHARACTERS_MAX: Final = 64
-_NAME_CHARACTERS_MAX: Final = 128
 
 _Project = Annotated[str, Meta(max_length=_ID_CHARACTERS_MAX)]
 _Projects = Annotated[list[_Project], Meta(min_length=1, max_length=APPS_MAX)]
-_EventName = Annotated[str, Meta(max_length=_NAME_CHARACTERS_MAX)]
+_EventName = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
 MetricName = Literal[
     "mau",
     "dau",

@@ -7,8 +7,7 @@ import httpx2
 import msgspec
 from starlette.types import ASGIApp
 
-from mauve.agents.allowance import Allowance
-from mauve.agents.reader import ListedApp, Query, Reader, Reading, RefusedError, Reserve, Row
+from mauve.agents.reader import Allowance, ListedApp, Query, Reading, RefusedError, Reserve, Row
 from mauve.core.secret import Secret
 
 _REPLY_BYTES_MAX: Final = 2 * 1024 * 1024  # To decode more would hold the event loop.
@@ -51,13 +50,16 @@ def _headers(token: Secret) -> dict[str, str]:
     return {"authorization": f"Bearer {token.reveal()}", "accept": "application/json", "accept-encoding": "identity"}
 
 
-class HttpReader(Reader):
+class HttpReader:
+    """Reads with one control token.
+
+    - Each method but `reserve` is one request, bounded in time and size, and raises `RefusedError` if it is refused.
+    - Only `metric` spends anything, and only if no cache answers.
+    """
+
     def __init__(self, client: httpx2.AsyncClient, reserve: Reserve = _reserve_any) -> None:
         self._client = client
-        self._reserve = reserve
-
-    def reserve(self, reads: int) -> None:
-        self._reserve(reads)
+        self.reserve = reserve  # raises `RefusedError` if this number of reads is over the limit, cached ones included
 
     async def allowance(self) -> Allowance:
         body, _ = await self._get("/mcp/allowance", {}, _REPLY_BYTES_MAX)
@@ -114,15 +116,15 @@ def _no_service() -> RefusedError:
 
 def _refusal_of(response: httpx2.Response, body: bytes, spent: int) -> RefusedError:
     status, throttle = response.status_code, response.headers.get("x-service-throttle", "")
-    said = _message_in(body)
+    message = _message_in(body)
     if status == httpx2.codes.UNAUTHORIZED:
         return RefusedError("the control token is not accepted, perhaps it was revoked: mint one on the Tokens page")
     if throttle.startswith("allowance:"):
-        return RefusedError(said, stop_until=response.headers.get("x-service-reset"))
+        return RefusedError(message, stop_until=response.headers.get("x-service-reset"))
     retry_after_s = _whole(response.headers.get("retry-after"))
     if status >= httpx2.codes.INTERNAL_SERVER_ERROR:
-        return RefusedError(said, retry_after_s=retry_after_s or 5, spent=spent)
-    return RefusedError(said, retry_after_s=retry_after_s)
+        return RefusedError(message, retry_after_s=retry_after_s or 5, spent=spent)
+    return RefusedError(message, retry_after_s=retry_after_s)
 
 
 def _message_in(body: bytes) -> str:

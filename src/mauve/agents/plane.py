@@ -14,8 +14,7 @@ import msgspec
 import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from mauve.agents.allowance import allowance_of
-from mauve.agents.reader import RefusedError, Reserve
+from mauve.agents.reader import RefusedError, Reserve, allowance_of
 from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.core.secret import Secret
 from mauve.overload.fair_share import FairShare

@@ -1,18 +1,71 @@
-"""What tools read from: the service's own API, whether it is asked over HTTP or in process."""
+"""What tools read: the service's own API, over HTTP or in process, and how much of it the token may still read."""
 
 from collections.abc import Callable
 from datetime import date
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
-from mauve.agents.allowance import Allowance
+from mauve.access.read_limits import limits_of
+from mauve.core.credential import Scope
+from mauve.core.times import utc_instant
+from mauve.core.window import period_ends_at, today_at
 from mauve.metrics.registry import METRICS
+from mauve.query.dependencies import QueryParts
+from mauve.stores.published import PublishedToken
 
 _ERROR_CHARACTERS_MAX: Final = 400
-
 Row = dict[str, str | int]
 Reserve = Callable[[int], None]
+
+
+class Share(msgspec.Struct, frozen=True):
+    used: int
+    limit: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.limit - self.used)
+
+
+class Allowance(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The shares are those of the organization; a token without `metrics:read` sees none."""
+
+    scopes: tuple[str, ...]
+    today: date  # UTC, on the clock of the service
+    cached_s: int  # how old an answer from the cache may be
+    resets_at: str
+    queries: Share | None = None  # of this billing period
+    raw_scans: Share | None = None  # likewise
+    reads: Share | None = None  # of this minute
+
+    @property
+    def queries_left(self) -> int:
+        return 0 if self.queries is None else self.queries.left
+
+    @property
+    def raw_scans_left(self) -> int:
+        return 0 if self.raw_scans is None else min(self.raw_scans.left, self.queries_left)
+
+
+def allowance_of(parts: QueryParts, token: PublishedToken, now_ms: int) -> Allowance:
+    """Read the meter without spending anything. Call it in a thread."""
+    bare = Allowance(
+        scopes=tuple(sorted(token.scopes)),
+        today=today_at(now_ms),
+        cached_s=parts.max_age_s,
+        resets_at=utc_instant(period_ends_at(now_ms)),
+    )
+    if Scope.METRICS_READ not in token.scopes:
+        return bare
+    usage = parts.meter.usage(token.org_id, now_ms)
+    limits = limits_of(parts.keyring.organizations.get(token.org_id))
+    return msgspec.structs.replace(
+        bare,
+        queries=Share(usage.queries, limits.queries),
+        raw_scans=Share(usage.raw_scans, limits.raw_scans),
+        reads=Share(usage.reads, limits.reads_per_minute),
+    )
 
 
 class Query(NamedTuple):
@@ -36,7 +89,7 @@ class Reading(NamedTuple):
     date_to: date
     rows: list[Row]
     cache: str  # hit, miss, uncached or stale
-    age_s: int | None  # None: not said, as for a hit
+    age_s: int | None  # None: not reported, as for a hit
     cut_at: int | None  # the number of rows, if the service left some out
 
     @property
@@ -76,21 +129,3 @@ class RefusedError(Exception):
             "spent_max": self.spent or None,
         }
         return {name: value for name, value in found.items() if value is not None}
-
-
-class Reader(Protocol):
-    """Reads with one control token.
-
-    - Each method but `reserve` is one request, bounded in time and size, and raises `RefusedError` if it is refused.
-    - Only `metric` spends anything, and only if no cache answers.
-    """
-
-    def reserve(self, reads: int) -> None:
-        """Raise `RefusedError` if this number of `metric` calls is over the limit. Cached answers take time, too."""
-        ...
-
-    async def allowance(self) -> Allowance: ...
-
-    async def apps(self) -> list[ListedApp]: ...
-
-    async def metric(self, query: Query) -> Reading: ...

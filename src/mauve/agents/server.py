@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Scope
 
 from mauve.agents.arguments import schema_of
 from mauve.agents.http_reader import HttpReader, local_client
-from mauve.agents.reader import Reader, RefusedError, Reserve
+from mauve.agents.reader import RefusedError, Reserve
 from mauve.agents.tools import TOOLS, Answer, Tool, visible_tools
 from mauve.core.secret import Secret
 from mauve.web.messages import Reply
@@ -36,7 +36,7 @@ _ARGUMENTS: Final = {tool.name: msgspec.json.Decoder(tool.arguments) for tool in
 _SCHEMAS: Final = {tool.name: schema_of(tool.arguments) for tool in TOOLS}
 
 
-def mcp_server(reader: Reader) -> Server[Any]:
+def mcp_server(reader: HttpReader) -> Server[Any]:
     """Return a server of the tools that the reader's token may use."""
 
     async def list_tools(
@@ -72,7 +72,7 @@ def mcp_server(reader: Reader) -> Server[Any]:
     )
 
 
-async def _answer(reader: Reader, name: str, given: dict[str, Any]) -> Answer:
+async def _answer(reader: HttpReader, name: str, given: dict[str, Any]) -> Answer:
     tool = _TOOLS.get(name)
     allowance = await reader.allowance()
     if tool is None or tool not in visible_tools(allowance.scopes):
@@ -106,7 +106,7 @@ def _result(answer: Answer, *, is_error: bool) -> types.CallToolResult:
     return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=is_error)
 
 
-async def serve_stdio(reader: Reader) -> None:
+async def serve_stdio(reader: HttpReader) -> None:
     """Serve one client over standard input and output until it closes them."""
     server = mcp_server(reader)
     async with stdio_server() as (incoming, outgoing):

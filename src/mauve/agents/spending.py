@@ -1,18 +1,56 @@
-"""Read several metrics in one call: say what that costs first, stop at the first refusal, and report what was spent."""
+"""Choose apps and read several metrics in one call: check the cost first, stop at the first refusal, report both."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from mauve.agents.allowance import Allowance
-from mauve.agents.reader import Query, Reader, Reading, RefusedError
+from mauve.agents.arguments import APPS_MAX
+from mauve.agents.http_reader import HttpReader
+from mauve.agents.reader import Allowance, ListedApp, Query, Reading, RefusedError
+from mauve.core.credential import Scope
 
 READS_UNASKED_MAX: Final = 8
 """A call that needs more reads than this is made only with `spend`."""
 _AT_ONCE: Final = 4
 _UNCACHED_AGE_S: Final = 30  # An answer read while loading is behind is reused for one flush interval at most.
+
+
+class Chosen(NamedTuple):
+    names: dict[str, str | None]  # by project; None: the token cannot list apps
+    rest: Mapping[str, object]  # how to continue, if there are more apps
+
+
+async def choose_apps(
+    reader: HttpReader, allowance: Allowance, projects: Sequence[str] | None, after: str | None
+) -> Chosen:
+    if Scope.APPS_READ not in allowance.scopes:
+        if projects is None:
+            raise RefusedError("this token does not carry the scope apps:read: name the projects in apps")
+        return Chosen(dict.fromkeys(projects), {})
+    listed = await reader.apps()
+    if projects is None:
+        shown, rest = page_of(listed, after, APPS_MAX)
+        return Chosen({app.public_id: app.name for app in shown}, rest)
+    names = {app.public_id: app.name for app in listed}
+    unknown = [project for project in projects if project not in names]
+    if unknown:
+        raise RefusedError("unknown project: list_apps shows those of this organization")
+    return Chosen({project: names[project] for project in projects}, {})
+
+
+def page_of(
+    listed: Sequence[ListedApp], after: str | None, apps_max: int
+) -> tuple[Sequence[ListedApp], Mapping[str, object]]:
+    """Return the apps after the one named, and how to continue if there are more."""
+    ids = [app.public_id for app in listed]
+    if after is not None and after not in ids:
+        raise RefusedError("no app has the id in after: leave it out to begin again")
+    first = 0 if after is None else ids.index(after) + 1
+    shown = listed[first : first + apps_max]
+    left = len(listed) - first - len(shown)
+    return shown, {"apps_left": left, "next_after": shown[-1].public_id} if left else {}
 
 
 @dataclass(slots=True)
@@ -53,7 +91,7 @@ class CostError(RefusedError):
         return {"needs_spend": self._cost, "cost": cost, "next": str(self)}
 
 
-async def read_all(reader: Reader, queries: Iterable[Query]) -> Readings:
+async def read_all(reader: HttpReader, queries: Iterable[Query]) -> Readings:
     """Read a few at a time. After a refusal begin no other, but finish those that may already be counted."""
     asked = dict.fromkeys(queries)
     reader.reserve(len(asked))
@@ -82,15 +120,15 @@ async def read_all(reader: Reader, queries: Iterable[Query]) -> Readings:
 def receipt(readings: Readings, allowance: Allowance) -> dict[str, object]:
     """Return where the numbers come from, how old they are, and what they cost."""
     found = readings.found.values()
-    said: dict[str, object] = {
+    facts: dict[str, object] = {
         "cache": dict(Counter(reading.cache for reading in found)),
         "age_s_max": max((_age_s(reading, allowance) for reading in found), default=0),
         "spent": readings.spent,
         "queries_left": max(0, allowance.queries_left - readings.spent),
     }
     if readings.refusal is not None:
-        said["stopped"] = {**readings.refusal.facts, "note": "numbers that are null were not read"}
-    return said
+        facts["stopped"] = {**readings.refusal.facts, "note": "numbers that are null were not read"}
+    return facts
 
 
 def _age_s(reading: Reading, allowance: Allowance) -> int:

@@ -1,11 +1,10 @@
 """The tools, each a function of a reader and its arguments. Names of apps and events are data: only JSON holds them."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, Final
 
-from mauve.agents.allowance import Allowance, Share
 from mauve.agents.arguments import (
     APPS_MAX,
     AppsArguments,
@@ -15,23 +14,81 @@ from mauve.agents.arguments import (
     OverviewArguments,
     ReadArguments,
 )
-from mauve.agents.figures import Money, compared_periods, mrr_changes, now_and_before, value_of, window_of
-from mauve.agents.reader import ListedApp, Query, Reader, RefusedError
-from mauve.agents.selection import choose_apps, page_of
-from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, read_all, receipt
+from mauve.agents.http_reader import HttpReader
+from mauve.agents.reader import Allowance, ListedApp, Query, RefusedError, Share
+from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, choose_apps, page_of, read_all, receipt
 from mauve.core.credential import Scope
 from mauve.core.times import utc_instant
 from mauve.core.window import Window
 from mauve.metrics.registry import METRICS
-from mauve.metrics.summaries import Rows, mrr_on, rows_in
+from mauve.metrics.summaries import Rows, amounts_of, compared_days, mrr_on, rows_in
 
+DAYS_MAX: Final = 731
+_EARLIEST: Final = date(1975, 1, 1)  # The period before must be a valid range in every store.
+Money = dict[str, int]  # minor units by currency
 _LISTED_MAX: Final = 100
 _CHANGES_MAX: Final = 8
-
 Answer = dict[str, Any]
+_APPS: Final = frozenset({Scope.APPS_READ})
+_METRICS: Final = frozenset({Scope.METRICS_READ})
+_FAN_OUT: Final = (
+    f"apps: project ids, default all, {APPS_MAX} per call, then after=next_after. "
+    f"Above {READS_UNASKED_MAX} reads it answers only the cost: call again with spend."
+)
 
 
-async def list_apps(reader: Reader, _: Allowance, arguments: AppsArguments) -> Answer:
+def window_of(first: date | None, last: date | None, today: date) -> Window:
+    """Return the requested period; by default the 30 days that end today, or on the last day given."""
+    last = last or today
+    first = first or max(last, _EARLIEST) - timedelta(days=29)  # There may be no date 29 days before the last.
+    window = Window(first, last)
+    if not _EARLIEST <= first <= last:
+        advice = f"give date_from and date_to in order, none before {_EARLIEST}"
+        raise RefusedError(f"the period from {first} to {last} is not valid: {advice}")
+    if window.length > DAYS_MAX:
+        raise RefusedError(f"the period has {window.length} days: give at most {DAYS_MAX}")
+    return window
+
+
+def compared_periods(window: Window, today: date) -> tuple[Window, Window]:
+    """Return the whole days of a period, and the same days of the period before."""
+    compared = compared_days(window, today)
+    if compared is None:
+        raise RefusedError(f"the period has no whole day before today, {today}: give an earlier date_from")
+    return compared
+
+
+def value_of(metric: str, rows: Rows, window: Window) -> int | float | Money:
+    """Return one value for a window: a sum by currency, a count, or the average of a count per day."""
+    amounts = amounts_of(metric, rows, window)
+    if None not in amounts:
+        return {currency: amount for currency, amount in amounts.items() if currency is not None}
+    return amounts[None] / 10 if metric == "dau" else amounts[None]
+
+
+def now_and_before(now: object, before: object) -> object:
+    """Pair two values; sums of money by currency, with zero for a currency that only the other has."""
+    if not (isinstance(now, Mapping) and isinstance(before, Mapping)):
+        return {"now": now, "before": before}
+    currencies = sorted({*now, *before})
+    return {each: {"now": now.get(each, 0), "before": before.get(each, 0)} for each in currencies}
+
+
+def mrr_changes(rows: Rows, window: Window) -> list[tuple[date, str, int]]:
+    """Return the changes of MRR on the days of a window: (day, currency, change)."""
+    levels = {(date.fromisoformat(row["day"]), row["currency"]): row["mrr"] for row in rows}
+    currencies = sorted({currency for _, currency in levels})
+    changes = []
+    for day in window.days:
+        for currency in currencies:
+            before = levels.get((day - timedelta(days=1), currency), 0)
+            change = levels.get((day, currency), 0) - before
+            if change:
+                changes.append((day, currency, change))
+    return changes
+
+
+async def list_apps(reader: HttpReader, _: Allowance, arguments: AppsArguments) -> Answer:
     shown, rest = page_of(await reader.apps(), arguments.after, _LISTED_MAX)
     return {"apps": [_listed(app) for app in shown], **rest}
 
@@ -41,20 +98,20 @@ def _listed(app: ListedApp) -> Answer:
     return {"project": app.public_id, "name": app.name, "type": app.type, "first_event": first_event}
 
 
-async def show_allowance(_: Reader, allowance: Allowance, __: Arguments) -> Answer:
-    def said(share: Share | None) -> Answer:
+async def show_allowance(_: HttpReader, allowance: Allowance, __: Arguments) -> Answer:
+    def shown(share: Share | None) -> Answer:
         return {} if share is None else {"left": share.left, "limit": share.limit}
 
     return {
-        "queries": said(allowance.queries),
-        "raw_scans": said(allowance.raw_scans),
-        "reads_this_minute": said(allowance.reads),
+        "queries": shown(allowance.queries),
+        "raw_scans": shown(allowance.raw_scans),
+        "reads_this_minute": shown(allowance.reads),
         "resets_at": allowance.resets_at,
         "scopes": allowance.scopes,
     }
 
 
-async def read_metric(reader: Reader, allowance: Allowance, arguments: ReadArguments) -> Answer:
+async def read_metric(reader: HttpReader, allowance: Allowance, arguments: ReadArguments) -> Answer:
     """Answer as the API does, in columns. A spent allowance is the API's own refusal: cached answers are still free."""
     query = Query(arguments.project, arguments.metric, arguments.date_from, arguments.date_to, arguments.name)
     readings = await read_all(reader, [query])
@@ -76,7 +133,7 @@ async def read_metric(reader: Reader, allowance: Allowance, arguments: ReadArgum
     }
 
 
-async def overview(reader: Reader, allowance: Allowance, arguments: OverviewArguments) -> Answer:
+async def overview(reader: HttpReader, allowance: Allowance, arguments: OverviewArguments) -> Answer:
     today = allowance.today
     window = Window(today - timedelta(days=arguments.days - 1), today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
@@ -120,7 +177,7 @@ def _overview_figures(
     }
 
 
-async def compare(reader: Reader, allowance: Allowance, arguments: CompareArguments) -> Answer:
+async def compare(reader: HttpReader, allowance: Allowance, arguments: CompareArguments) -> Answer:
     now, before = _compared(arguments, allowance.today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
     name = arguments.name if METRICS[arguments.metric].needs_name else None
@@ -158,7 +215,7 @@ def _compared(arguments: CompareArguments, today: date) -> tuple[Window, Window]
     return now, compared_periods(window_of(arguments.before_from, arguments.before_to, today), today)[0]
 
 
-async def explain_mrr(reader: Reader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
+async def explain_mrr(reader: HttpReader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
     window = window_of(arguments.date_from, arguments.date_to, allowance.today)
     known = Window(window.first, max(window.first, min(window.last, allowance.today)))
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
@@ -182,8 +239,8 @@ async def explain_mrr(reader: Reader, allowance: Allowance, arguments: ExplainAr
     ]
     left_out = {"smaller_changes": len(changes) - len(largest)} if len(changes) > len(largest) else {}
     period = {"period": [known.first, known.last], "before": known.first - timedelta(days=1)}
-    said = {"apps": apps, "largest_changes": largest, **left_out}
-    return {**period, **said, **chosen.rest, **receipt(readings, allowance)}
+    found = {"apps": apps, "largest_changes": largest, **left_out}
+    return {**period, **found, **chosen.rest, **receipt(readings, allowance)}
 
 
 def _levels(rows: Rows, window: Window) -> tuple[Money, Money]:
@@ -204,17 +261,9 @@ class Tool:
     name: str
     scopes: frozenset[Scope]  # that a token needs to see it
     arguments: type[Arguments]
-    call: Callable[[Reader, Allowance, Any], Awaitable[Answer]]
+    call: Callable[[HttpReader, Allowance, Any], Awaitable[Answer]]
     description: str
 
-
-_APPS: Final = frozenset({Scope.APPS_READ})
-_METRICS: Final = frozenset({Scope.METRICS_READ})
-
-_FAN_OUT: Final = (
-    f"apps: project ids, default all, {APPS_MAX} per call, then after=next_after. "
-    f"Above {READS_UNASKED_MAX} reads it answers only the cost: call again with spend."
-)
 
 TOOLS: Final = (
     Tool("list_apps", _APPS, AppsArguments, list_apps, "The apps and their project ids. Free."),

@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from mauve.alerts.channels import Draft, Fact
-from mauve.alerts.figures import Measure, amount_text
+from mauve.alerts.evaluate import Measure
+from mauve.alerts.rules import amount_text
 from mauve.alerts.schedule import Cadence
 from mauve.core.app import App
 from mauve.core.organization import Organization

@@ -5,12 +5,19 @@ from typing import Final
 import msgspec
 
 from mauve.access.vault import channel_row
-from mauve.alerts import messages
 from mauve.alerts.channels import Draft, Target
-from mauve.alerts.channels.addresses import endpoint_from
+from mauve.alerts.channels.connection import endpoint_from
 from mauve.alerts.channels.formats import CHANNEL_KINDS
 from mauve.alerts.channels.webhook import new_secret
-from mauve.alerts.messages import AlertParts, Wish, to_channel, to_members
+from mauve.alerts.outbox import (
+    MESSAGES_PER_HOUR_MAX,
+    TESTS_PER_HOUR_MAX,
+    AlertParts,
+    Wish,
+    room_for_test,
+    to_channel,
+    to_members,
+)
 from mauve.alerts.rules import RULES_PER_APP_MAX, RULES_PER_ORGANIZATION_MAX, RuleState, Terms, check
 from mauve.alerts.schedule import Cadence, is_quiet_hour, next_digest_at, time_zones
 from mauve.control.bodies import invalid_body
@@ -115,10 +122,10 @@ def _add_test(parts: AlertParts, tests: list[Message], now_ms: int) -> None:
         raise invalid_body("this machine sends nothing: the operator has set MAUVE_ALERTS to 0")
     if not tests:
         raise not_found()  # The member was removed during the request.
-    if not parts.store.messages.add(tests, messages.room_for_test(now_ms)):
+    if not parts.store.messages.add(tests, room_for_test(now_ms)):
         raise Problem(
             Code.RATE_LIMITED,
-            f"your organization had {messages.TESTS_PER_HOUR_MAX} tests or {messages.MESSAGES_PER_HOUR_MAX} messages "
+            f"your organization had {TESTS_PER_HOUR_MAX} tests or {MESSAGES_PER_HOUR_MAX} messages "
             "in the last hour: try again later",
         )
 

@@ -1,12 +1,25 @@
-"""Evaluate a rule: is it true now, and why."""
+"""Evaluate a rule: is it true now, and why.
 
-from collections.abc import Sequence
+The numbers are the pages' answers: reads go through their cache and do not count toward the allowance. Stale answers
+count as missing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
 from typing import Final, NamedTuple
 
 from mauve.alerts.channels import Draft, Fact
-from mauve.alerts.figures import Measure, amount_text
-from mauve.alerts.rules import METRIC_NAMES, Change, DeliveriesFailing, Direction, NoEvents, Side, Terms, Threshold
+from mauve.alerts.rules import (
+    METRIC_NAMES,
+    Change,
+    DeliveriesFailing,
+    Direction,
+    NoEvents,
+    Side,
+    Terms,
+    Threshold,
+    amount_text,
+)
 from mauve.alerts.schedule import HOUR_MS
 from mauve.core.app import App
 from mauve.core.biller import BILLER_NAMES
@@ -14,14 +27,38 @@ from mauve.core.text import count, counted, days, moment
 from mauve.core.window import Window, today_at
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.metrics.questions import Question
-from mauve.metrics.summaries import whole_days_before
-from mauve.query.numbers import Answers
+from mauve.metrics.registry import METRICS
+from mauve.metrics.summaries import amounts_of, whole_days_before
+from mauve.query.numbers import Answers, Numbers
 from mauve.stores.deliveries import DeliveryResult, Tally
 
 _VERIFIED: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
-
-
 Facts = Sequence[tuple[str, str, str | None]]  # label, value, and the value before
+
+
+def answers_about(numbers: Numbers, asked: Mapping[App, Iterable[Question]]) -> Answers:
+    """Answer questions about apps. Leave no answer in the cache before an app's first event, which it would hide."""
+    known = [question for app, own in asked.items() for question in own if app.first_event_at is not None]
+    new = [question for app, own in asked.items() for question in own if app.first_event_at is None]
+    return numbers.cached(known) | numbers.fresh(new)
+
+
+class Measure(NamedTuple):
+    """A metric of a project in a period. MRR is that of the last day, and `current_mrr` the current value."""
+
+    project: str
+    metric: str
+    window: Window
+
+    @property
+    def question(self) -> Question:
+        name = {"mrr": "mrr_history", "current_mrr": "mrr"}.get(self.metric, self.metric)
+        return Question(self.project, METRICS[name], self.window)
+
+    def amounts(self, answers: Answers) -> dict[str | None, int] | None:
+        """Return the amount of each currency, or one number, in tenths for DAU. None: it cannot be read now."""
+        rows = answers.current_rows(self.question)
+        return None if rows is None else amounts_of(self.question.metric.name, rows, self.window)
 
 
 class Evaluation(NamedTuple):

@@ -5,11 +5,10 @@ from typing import Final
 
 import msgspec
 
-from mauve.alerts.figures import amount_text
 from mauve.alerts.schedule import HOUR_MS
 from mauve.control.bodies import invalid_body
 from mauve.core.money import is_currency, minor_digits
-from mauve.core.text import count, counted
+from mauve.core.text import count, counted, money, tenths
 
 RULES_PER_APP_MAX: Final = 20
 RULES_PER_ORGANIZATION_MAX: Final = 500
@@ -122,6 +121,12 @@ def minor_units(text: str, currency: str | None) -> int:
         example = "such as 250" if digits == 0 else "such as 1234.50"
         raise invalid_body(f"the value must be a number {example}, without separators")
     return int(whole + rest.ljust(digits, "0"))
+
+
+def amount_text(metric: str, amount: int, currency: str | None) -> str:
+    if currency is not None:
+        return money(amount, currency)
+    return tenths(amount) if metric == "dau" else count(amount)
 
 
 def describe(terms: Terms) -> str:

@@ -13,9 +13,8 @@ import msgspec
 import structlog
 
 from mauve.alerts import digest, evaluate, rules
-from mauve.alerts.evaluate import Evaluation, Watch
-from mauve.alerts.figures import answers_about
-from mauve.alerts.messages import AlertParts, alert_messages, room_for_alert, to_members
+from mauve.alerts.evaluate import Evaluation, Watch, answers_about
+from mauve.alerts.outbox import AlertParts, alert_messages, room_for_alert, to_members
 from mauve.alerts.schedule import EVALUATE_EVERY_MS, HOUR_MS, Cadence, digest_window, is_quiet, next_digest_at
 from mauve.core.app import App
 from mauve.core.organization import Organization

@@ -3,20 +3,19 @@
 import sys
 import time
 from collections.abc import Callable, Sequence
-from itertools import starmap
 from pathlib import Path
 
 import click
 import msgspec
 
 from mauve.cli.options import UsageError, data_options, open_existing, org_option, settings_for
-from mauve.cli.output import counted, print_result, table, utc_time
+from mauve.cli.output import counts_of, print_result, table, utc_time
 from mauve.control import operator
 from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody, app_body, created_app_body
 from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, AppType, Ownership
-from mauve.maintenance.delete_app import Deleted, seconds_to_settle
+from mauve.maintenance.erase import Erased, seconds_to_settle
 from mauve.stores.data_directory import holder_of
 
 app_argument = click.argument("app", metavar="APP")
@@ -148,15 +147,8 @@ def _seconds_to_settle(parts: ControlParts, app_id: str) -> float:
     return seconds_to_settle(refused_since, parts.clock.now_ms())
 
 
-def _summary(deleted: Deleted) -> str:
-    counts = [
-        (deleted.events, "event"),
-        (deleted.payments, "payment"),
-        (deleted.subscription_versions, "subscription version"),
-        (deleted.dead_letters, "dead letter"),
-        (deleted.damaged_records, "damaged record"),
-    ]
-    lines = ["deleted the app, with " + ", ".join(starmap(counted, counts))]
+def _summary(deleted: Erased) -> str:
+    lines = [f"deleted the app, with {counts_of(deleted)}"]
     if not deleted.queue_is_clean:
         lines.append("the queue's files hold loaded events until new ones overwrite them")
     if not deleted.journal_is_clean:

@@ -1,16 +1,13 @@
-"""`mauve backup` and `mauve restore`."""
+"""`mauve backup`, `mauve restore` and `mauve move`."""
 
-import signal
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 import click
-import msgspec
 
-from mauve.cli.options import UsageError, data_options, settings_for
+from mauve.cli.options import UsageError, data_options, settings_for, stop_on_sigterm
 from mauve.cli.output import print_result, shown_progress, table, utc_time
 from mauve.config import KEY_ELSEWHERE, Settings
 from mauve.core.window import today_at
@@ -21,6 +18,28 @@ if TYPE_CHECKING:
     from mauve.wiring.server_backup import ReplacedStream
 
 _DESTINATION: Final = "Disk('backups', '{}')"
+
+
+@click.command("move")
+@data_options
+def move(*, data: Path | None, as_json: bool) -> None:
+    """Move an installation from local files to the servers that the settings name.
+
+    Stop the service first. The command loads the local log, copies the catalog and ledger to PostgreSQL and the events
+    to ClickHouse, compares the counts of every table and the metrics of every project, and then renames the files to
+    *.moved. It moves only engines whose setting names a server: MAUVE_DATABASE_URL, MAUVE_WAREHOUSE_URL,
+    MAUVE_STREAM_URL. Repeat the command to resume an interrupted move. Several machines can serve the installation once
+    all three name servers.
+    """
+    from mauve.wiring.move import move_to_servers  # noqa: PLC0415 - slow to import
+
+    settings = settings_for(data)
+    if settings.database_url is None and settings.warehouse_url is None and settings.stream_url is None:
+        raise UsageError("set MAUVE_DATABASE_URL, MAUVE_WAREHOUSE_URL or MAUVE_STREAM_URL to the servers to move to")
+    with shown_progress(as_json=as_json, format_total="{:,}".format) as progress:
+        moved = move_to_servers(settings, progress)
+    text = f"moved {moved.rows} rows; {moved.metrics_compared} metrics are equal: start the service with these settings"
+    print_result(moved, as_json=as_json, text=text)
 
 
 class _BackupGroup(click.Group):
@@ -135,7 +154,7 @@ def _back_up_files(
         store = open_backup_store(settings.backup, place)
         name, target = target_in(settings, place, store, now_ms, keys)
     sources = backup_sources(settings, lambda: pause_loader(settings))
-    signal.signal(signal.SIGTERM, _stop)
+    stop_on_sigterm()
     with shown_progress(as_json=as_json) as progress:
         made = write_backup(sources, target, now_ms, version("mauve"), progress)
     if store is not None:
@@ -143,11 +162,6 @@ def _back_up_files(
     notice = _encryption_notice() if keys else _key_notice(has_key=made.has_master_key)
     text = f"{made.file}: {format_bytes(made.bytes)}, {made.events} events; {notice}"
     print_result(made, as_json=as_json, text=text)
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Stop as on Ctrl-C: remove copies and abort an upload."""
-    raise KeyboardInterrupt
 
 
 def _keys_for_encryption(settings: Settings) -> "BackupKeys":
@@ -161,19 +175,12 @@ def _keys_for_encryption(settings: Settings) -> "BackupKeys":
     return backup_keys(settings.master_key)
 
 
-class ListedBackup(msgspec.Struct, frozen=True):
-    name: str
-    created_at: int | None  # epoch ms; None: encrypted, so unknown without its master key
-    bytes: int
-    is_encrypted: bool
-
-
 @backup.command("list")
 @click.argument("place", metavar="[PLACE]", required=False)
 @data_options
 def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None:
     """List the backups in a bucket (s3://BUCKET/PREFIX) or a directory, newest first."""
-    from mauve.maintenance.stored_backups import created_in  # noqa: PLC0415
+    from mauve.maintenance.stored_backups import backups_listed  # noqa: PLC0415
     from mauve.wiring.backups import open_backup_store  # noqa: PLC0415
 
     settings = settings_for(data)
@@ -181,11 +188,7 @@ def list_backups(*, place: str | None, data: Path | None, as_json: bool) -> None
     if not where:
         raise UsageError("name s3://BUCKET/PREFIX or a directory, or set MAUVE_BACKUP_URL")
     store = open_backup_store(settings.backup, where)
-    stored = [(each, created_in(store, each.name, settings.master_key)) for each in store.list()]
-    found = [
-        ListedBackup(each.name, made.at, each.bytes, made.is_encrypted) for each, made in stored if made is not None
-    ]
-    found.sort(key=lambda each: (each.created_at or 0, each.name), reverse=True)
+    found = backups_listed(store, settings.master_key)
     rows = [
         (each.name, "unknown" if each.created_at is None else utc_time(each.created_at), format_bytes(each.bytes))
         for each in found

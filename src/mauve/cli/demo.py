@@ -1,6 +1,5 @@
 """`mauve demo`."""
 
-import sys
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from mauve.cli.options import UsageError, data_options, open_or_create, settings_for
-from mauve.cli.output import print_result
+from mauve.cli.output import print_result, shown_progress
 from mauve.config import PORT_MAX, Settings
+from mauve.maintenance import Progress
 from mauve.urls import http_url
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def demo(*, days: int, seed: str, add: bool, port: int | None, data: Path | None
     settings = settings_for(data)
     if not add and settings.data.exists() and any(settings.data.iterdir()):
         raise UsageError(f"{settings.data} is not empty: choose another --data, or add the demo to it with --add")
-    organization = _fill(settings, days, seed, hidden=as_json or not sys.stderr.isatty())
+    with shown_progress(as_json=as_json, format_total=str) as progress:
+        organization = _fill(settings, days, seed, progress)
     from mauve.demo.fill import EMAIL  # noqa: PLC0415 - slow to import
 
     place = _place_to_serve(settings, port)
@@ -48,7 +49,7 @@ def demo(*, days: int, seed: str, add: bool, port: int | None, data: Path | None
     print_result(view, as_json=as_json, text=_summary(view, place, settings))
 
 
-def _fill(settings: Settings, days: int, seed: str, *, hidden: bool) -> "DemoOrganization":
+def _fill(settings: Settings, days: int, seed: str, progress: Progress) -> "DemoOrganization":
     """Fill the directory. No service may be running: only one process can open the embedded warehouse."""
     from mauve.demo.fill import create_demo_organization, fill  # noqa: PLC0415
     from mauve.demo.population import DateRange  # noqa: PLC0415
@@ -57,11 +58,9 @@ def _fill(settings: Settings, days: int, seed: str, *, hidden: bool) -> "DemoOrg
 
     with open_or_create(settings) as control, closing(hold(settings.data)), fill_parts(settings, control) as parts:
         organization = create_demo_organization(control)
-        steps = fill(parts, organization, DateRange(control.clock.now_ms(), days), seed)
-        length = days * len(organization.apps)
-        with click.progressbar(steps, length=length, label="generating", file=sys.stderr, hidden=hidden) as bar:
-            for _ in bar:
-                pass
+        progress.begin("generating", days * len(organization.apps))
+        for _ in fill(parts, organization, DateRange(control.clock.now_ms(), days), seed):
+            progress.add(1)
     return organization
 
 

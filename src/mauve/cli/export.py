@@ -1,23 +1,32 @@
-"""`mauve export`."""
+"""`mauve export` and `mauve erase-user`."""
 
 import os
-import signal
 import sys
 from contextlib import AbstractContextManager, closing, nullcontext
 from datetime import date, datetime
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Final, Literal, NoReturn
+from typing import TYPE_CHECKING, Final, Literal
 
 import click
 
-from mauve.cli.options import UsageError, app_option, data_options, open_existing, settings_for, test_option
-from mauve.cli.output import counted, print_result, shown_progress
+from mauve.cli.options import (
+    UsageError,
+    app_option,
+    confirm,
+    data_options,
+    open_existing,
+    settings_for,
+    stop_on_sigterm,
+    test_option,
+    yes_option,
+)
+from mauve.cli.output import counted, counts_of, print_result, shown_progress
 from mauve.control import operator
+from mauve.core.app import App
 
 if TYPE_CHECKING:
-    from mauve.maintenance.export import Exported
-    from mauve.maintenance.export_output import ExportOutput
+    from mauve.maintenance.erase import Erased
+    from mauve.maintenance.export import Exported, ExportOutput
 
 _DAY: Final = click.DateTime(formats=["%Y-%m-%d"])
 
@@ -64,9 +73,10 @@ def export(
     days = _day(first, date.min), _day(last, date.max)
     if days[0] > days[1]:
         raise UsageError("--from is after --to: swap them")
-    chosen = Chosen(_project(data, app, test=test), *days, user)
+    _, project = _app_and_project(data, app, test=test)
+    chosen = Chosen(project, *days, user)
     settings = settings_for(data)
-    signal.signal(signal.SIGTERM, _stop)
+    stop_on_sigterm()
     with (
         _output(format_, output, may_replace=force) as target,
         export_events(settings) as events,
@@ -93,22 +103,22 @@ def _day(given: datetime | None, default: date) -> date:
     return default if given is None else given.date()
 
 
-def _project(data: Path | None, app: str, *, test: bool) -> str:
+def _app_and_project(data: Path | None, app: str, *, test: bool) -> tuple[App, str]:
     with open_existing(data) as parts:
         found = operator.find_app(parts, app)
     project = found.test_public_id if test else found.public_id
     if project is None:
-        raise UsageError("the app has no test environment: there is nothing to export")
-    return project
+        raise UsageError("the app has no test environment, so there is nothing to export or erase")
+    return found, project
 
 
 def _output(
     format_: Literal["jsonl", "parquet"], path: Path | None, *, may_replace: bool
 ) -> "AbstractContextManager[ExportOutput]":
-    from mauve.maintenance.export_output import JsonLines, open_output  # noqa: PLC0415 - slow to import
+    from mauve.maintenance.export import json_output, open_output  # noqa: PLC0415 - slow to import
 
     if path is None:
-        return nullcontext(JsonLines(_print))
+        return nullcontext(json_output(_print))
     return open_output(path, as_parquet=format_ == "parquet", may_replace=may_replace)
 
 
@@ -120,14 +130,9 @@ def _print(lines: bytes) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would retry the write at exit.
         if isinstance(error, BrokenPipeError):  # as with `mauve export … | head`
             raise SystemExit(1) from None
-        from mauve.maintenance.export_output import not_written  # noqa: PLC0415 - slow to import
+        from mauve.maintenance.export import not_written  # noqa: PLC0415 - slow to import
 
         raise not_written("standard output", error) from None
-
-
-def _stop(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Stop as on Ctrl-C: remove incomplete output."""
-    raise KeyboardInterrupt
 
 
 def _summary(exported: "Exported") -> str:
@@ -138,3 +143,39 @@ def _summary(exported: "Exported") -> str:
             counted(exported.subscription_versions, "subscription version"),
         )
     )
+
+
+@click.command("erase-user")
+@app_option
+@test_option
+@yes_option
+@click.argument("user", metavar="USER")
+@data_options
+def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None, as_json: bool) -> None:
+    """Erase a user from an app: remove everything that identifies them; counts and sums do not change.
+
+    USER is the value that your code sends as `user`. Billers have their own customer ids: erase those, too.
+    """
+    from mauve.server.admin_client import erase_user as erase_from_stores  # noqa: PLC0415 - slow to import
+
+    if not user:
+        raise UsageError("USER is empty: give the value that your code sends as user")
+    found, project = _app_and_project(data, app, test=test)
+    confirm(f"Erase {user!r} from {found.name!r}? This cannot be undone.", yes=yes)
+    erased = erase_from_stores(settings_for(data), project, user)
+    print_result(erased, as_json=as_json, text=_erased_text(erased))
+
+
+def _erased_text(erased: "Erased") -> str:
+    lines = [f"anonymized: {counts_of(erased)}"]
+    if not erased.queue_is_clean:
+        lines.append(
+            "the queue's files hold the user until new events overwrite them; to overwrite them now, "
+            "stop the service and run this command again"
+        )
+    if not erased.journal_is_clean:
+        lines.append(
+            "ledger.db-wal still holds the user, because a long read such as a backup is in progress: "
+            "run this command again once it has finished"
+        )
+    return "\n".join(lines)

@@ -11,27 +11,26 @@ import click
 import msgspec
 
 from mauve.cli.options import (
-    NO_TEST_ENVIRONMENT,
     UsageError,
+    active_app,
     app_option,
     confirm,
     data_options,
     open_existing,
+    project_of,
     settings_for,
     test_option,
     yes_option,
 )
 from mauve.cli.output import counted, print_result, printable, shown_progress, table, utc_time
 from mauve.control import operator
-from mauve.core.app import App, Environment
-from mauve.core.organization import Standing
+from mauve.core.app import Environment
 
 if TYPE_CHECKING:
-    from mauve.cli.output import StageLines, StatusLine
     from mauve.control.dependencies import ControlParts
-    from mauve.imports.file_summary import FileSummary
+    from mauve.imports.chunks import FileSummary
     from mauve.imports.run import ImportParts, Source
-    from mauve.maintenance.backup import NoProgress
+    from mauve.maintenance import Progress
     from mauve.maintenance.retention import Forgotten
     from mauve.stores.imports import Import
 
@@ -101,12 +100,11 @@ def import_files(
     from mauve.wiring.maintenance import last_forgotten  # noqa: PLC0415
 
     with open_existing(data) as control, shown_progress(as_json=as_json) as progress:
-        found = _active_app(control, app)
-        environment = Environment.TEST if test else Environment.LIVE
+        found = active_app(control, app)
         target = Target(
-            project=_project_of(found, environment),
+            project=project_of(found, test=test),
             org_id=found.org_id,
-            environment=environment,
+            environment=Environment.TEST if test else Environment.LIVE,
             now_ms=control.clock.now_ms(),
             columns=_pairs(columns.split(",") if columns else (), "--map"),
             times=times,
@@ -190,7 +188,7 @@ def _parts(
     data: Path | None,
     control: "ControlParts",
     app_id: str | None,
-    progress: "NoProgress | StageLines | StatusLine",
+    progress: "Progress",
 ) -> "Iterator[ImportParts]":
     from mauve.imports.run import ImportParts  # noqa: PLC0415 - slow to import
     from mauve.server.admin_client import import_warehouse  # noqa: PLC0415
@@ -198,28 +196,11 @@ def _parts(
 
     def check() -> None:
         if app_id is not None:
-            _active_app(control, app_id)
+            active_app(control, app_id)
 
     settings = settings_for(data)
     with open_import_ledger(settings) as ledger, import_warehouse(settings) as warehouse:
         yield ImportParts(ledger, warehouse, control.clock, check, progress)
-
-
-def _active_app(control: "ControlParts", app_id: str) -> App:
-    found = operator.find_app(control, app_id)
-    if found.is_archived:
-        raise UsageError(f"the app {app_id} is archived: restore it with 'mauve app restore {app_id}'")
-    organization = operator.find_organization(control, found.org_id)
-    if organization.standing_at(control.clock.now_ms()) is Standing.SUSPENDED:
-        raise UsageError(f"ingest of {found.org_id} is suspended: resume it with 'mauve org resume {found.org_id}'")
-    return found
-
-
-def _project_of(app: App, environment: Environment) -> str:
-    project = app.public_id if environment is Environment.LIVE else app.test_public_id
-    if project is None:
-        raise UsageError(NO_TEST_ENVIRONMENT)
-    return project
 
 
 def _pairs(texts: Sequence[str], option: str) -> Mapping[str, str]:

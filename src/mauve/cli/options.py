@@ -1,12 +1,14 @@
 """Shared by the commands: options, settings, and opening the data directory."""
 
 import dataclasses
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn, ParamSpec, TypeVar
 
 import click
 
@@ -19,14 +21,11 @@ R = TypeVar("R")
 
 if TYPE_CHECKING:
     from mauve.control.dependencies import ControlParts
+    from mauve.core.app import App
 
 org_argument = click.argument("org", metavar="ORG")
 org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; optional if there is only one.")
 app_option = click.option("--app", required=True, metavar="APP", help="The app's id, app_….")
-NO_TEST_ENVIRONMENT: Final = (
-    "the app has no test environment yet: save a test secret with 'mauve webhooks secret --test', or choose "
-    "'Prepare the test environment' on its Webhooks page"
-)
 yes_option = click.option("--yes", is_flag=True, help="Skip the confirmation.")
 test_option = click.option("--test", is_flag=True, help="Use the app's test environment.")
 
@@ -88,6 +87,39 @@ def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
     prepare_for_command(settings)
     with control_parts(settings) as parts:
         yield parts
+
+
+def stop_on_sigterm() -> None:
+    """Treat SIGTERM like Ctrl-C, so that incomplete output is removed."""
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+
+
+def active_app(parts: "ControlParts", app_id: str) -> "App":
+    """Return an app that may be written to; refuse one that is archived or whose organization is suspended."""
+    from mauve.control import operator  # noqa: PLC0415 - slow to import
+    from mauve.core.organization import Standing  # noqa: PLC0415
+
+    app = operator.find_app(parts, app_id)
+    if app.is_archived:
+        raise UsageError(f"the app {app_id} is archived: restore it with 'mauve app restore {app_id}'")
+    organization = operator.find_organization(parts, app.org_id)
+    if organization.standing_at(parts.clock.now_ms()) is Standing.SUSPENDED:
+        raise UsageError(f"ingest of {app.org_id} is suspended: resume it with 'mauve org resume {app.org_id}'")
+    return app
+
+
+def project_of(app: "App", *, test: bool) -> str:
+    project = app.test_public_id if test else app.public_id
+    if project is None:
+        raise UsageError(
+            "the app has no test environment yet: save a test secret with 'mauve webhooks secret --test', or choose "
+            "'Prepare the test environment' on its Webhooks page"
+        )
+    return project
 
 
 def confirm(question: str, *, yes: bool) -> None:

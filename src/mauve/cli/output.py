@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from mauve.maintenance import Progress
 from mauve.maintenance.disk_space import format_bytes
 
 if TYPE_CHECKING:
-    from mauve.maintenance.backup import NoProgress
+    from mauve.maintenance.erase import Erased
 
 _REDRAW_EVERY_S: Final = 0.1
 
@@ -33,6 +34,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
+def counts_of(erased: "Erased") -> str:
+    """Return what was erased or deleted: `1 event, 2 payments, …`."""
+    names = ("events", "payments", "subscription_versions", "dead_letters", "damaged_records")
+    return ", ".join(counted(getattr(erased, name), name[:-1].replace("_", " ")) for name in names)
+
+
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]], if_empty: str) -> str:
     """Return aligned columns, or `if_empty` if there are no rows."""
     if not rows:
@@ -48,7 +55,7 @@ def utc_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-class StageLines:
+class StageLines(Progress):
     """Prints one line per stage, for a log or a pipe."""
 
     def __init__(self, format_total: Callable[[int], str] = format_bytes) -> None:
@@ -58,11 +65,8 @@ class StageLines:
         size = f", {self._format_total(total)}" if total else ""
         sys.stderr.write(f"{stage}{size}\n")
 
-    def add(self, count: int) -> None:
-        pass
 
-
-class StatusLine:
+class StatusLine(Progress):
     """Redraws one line on a terminal; `end` clears it."""
 
     def __init__(self, format_total: Callable[[int], str] = format_bytes) -> None:
@@ -93,14 +97,10 @@ class StatusLine:
 
 
 @contextmanager
-def shown_progress(
-    *, as_json: bool, format_total: Callable[[int], str] = format_bytes
-) -> "Iterator[NoProgress | StageLines | StatusLine]":
+def shown_progress(*, as_json: bool, format_total: Callable[[int], str] = format_bytes) -> Iterator[Progress]:
     """Show progress: a line on a terminal, a line per stage elsewhere, nothing with JSON."""
     if as_json:
-        from mauve.maintenance.backup import NoProgress  # noqa: PLC0415 - slow to import
-
-        yield NoProgress()
+        yield Progress()
     elif not sys.stderr.isatty():
         yield StageLines(format_total)
     else:

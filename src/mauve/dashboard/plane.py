@@ -19,12 +19,19 @@ from mauve.access.sessions import find_session
 from mauve.control.operator import RefusedError
 from mauve.control.plane import run_with_deadline
 from mauve.core.problems import Code, Problem, not_found
-from mauve.dashboard import assets
-from mauve.dashboard.context import Context, FormError, MemberContext
+from mauve.dashboard.context import (
+    BODY_BYTES_MAX,
+    Context,
+    FormError,
+    MemberContext,
+    ParameterProblem,
+    check_origin,
+    form_from,
+    is_safe,
+)
 from mauve.dashboard.dependencies import DashboardParts
-from mauve.dashboard.files import FileResponse
-from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.request import BODY_BYTES_MAX, ParameterProblem, check_origin, form_from, is_safe
+from mauve.dashboard.pages.sheets import FileResponse
+from mauve.dashboard.rendering import ASSETS, asset_response, page, see_other
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
 from mauve.overload.fair_share import FairShare, Turns
 from mauve.stores import StoreUnavailableError, UnconfirmedError
@@ -68,7 +75,7 @@ class Dashboard:
         self._file_threads = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="files")
         self._file_share = FairShare(_FILES_MAX, "files")
         routes = [
-            Route(f"{assets.PREFIX}{{name}}", self._show_asset),
+            Route(f"{ASSETS}{{name}}", self._show_asset),
             *(self._route(each.method, each.path, partial(_open_public, each)) for each in PUBLIC),
             *(self._route(each.method, each.path, partial(_open_member, each)) for each in MEMBER),
         ]
@@ -80,7 +87,7 @@ class Dashboard:
         path: str = scope["path"]
         if path.startswith("/v1/") or path in _FOR_PROGRAMS:
             return False
-        if path.startswith(assets.PREFIX) or _accepts_html(scope):
+        if path.startswith(ASSETS) or _accepts_html(scope):
             return True
         # Programs also probe the root: it is a page only for browsers.
         return any(pattern.fullmatch(path) for pattern in self._patterns)
@@ -90,7 +97,7 @@ class Dashboard:
 
     async def _show_asset(self, request: Request) -> Response:
         """Return an asset, without a session: assets are public, and needed while the catalog is down."""
-        response = assets.asset_response(request.scope["path"])
+        response = asset_response(request.scope["path"])
         if response is None:
             return await self._respond(partial(_refuse, not_found()), request)
         return _compressed_if_safe(response, request)

@@ -1,29 +1,42 @@
-"""Render templates into responses, with the headers that every page carries."""
+"""Render templates into responses, with the headers that every page carries, and serve their assets.
 
+The names of style sheets, scripts and icons contain a hash of their content, so browsers may cache them forever.
+"""
+
+import hashlib
+import inspect
 import re
 from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 from urllib.parse import urlencode
 
 import jinja2
 from starlette.responses import RedirectResponse, Response
 
-from mauve.core.app import Environment
+from mauve.core import text as plain_text
+from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.credential import Scope
 from mauve.core.organization import Standing
 from mauve.core.user import Permission, Role
 from mauve.dashboard import text as wording
-from mauve.dashboard.assets import asset_url
+from mauve.dashboard.charts.chart import spark
 from mauve.dashboard.charts.figures import DRAWN_CURRENCIES_MAX
 from mauve.dashboard.charts.periods import LENGTHS
-from mauve.dashboard.charts.svg import spark
-from mauve.dashboard.context import Context, address
+from mauve.dashboard.context import Context, MemberContext, address, environment_of, environment_parameters
 
+ASSETS: Final = "/static/"
+_STATIC: Final = Path(__file__).parent / "static"
+_HASH_CHARACTERS: Final = 12
+_ASSET_TYPES: Final = {
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
 _UNSHOWN: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")  # control characters, which a form may contain
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _POLICY: Final = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; form-action 'self'; base-uri 'none'"
@@ -36,7 +49,6 @@ SECURITY_HEADERS: Final = {
     "x-content-type-options": "nosniff",
 }
 _HTML: Final = {"content-type": "text/html; charset=utf-8", **SECURITY_HEADERS}
-
 # Notices shown after a change, by their name in the address. Pages never show other text from the address.
 NOTICES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -64,30 +76,38 @@ NOTICES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-_FILTERS: Final = (
-    wording.age,
-    wording.ago,
-    wording.browser,
-    wording.change,
-    wording.clock_time,
-    wording.count,
-    wording.counted,
-    wording.day,
-    wording.delivery_word,
-    wording.duration,
-    wording.instant,
-    wording.listed,
-    wording.moment,
-    wording.money,
-    wording.sentence,
-    wording.shell_quoted,
-    wording.short_count,
-    wording.short_day,
-    wording.short_money,
-    wording.tenths,
-    wording.weekday,
-    wording.words,
-)
+
+class _Asset(NamedTuple):
+    url: str
+    content: bytes
+    content_type: str
+
+
+def asset_url(name: str) -> str:
+    return _assets()[name].url
+
+
+def asset_response(url: str) -> Response | None:
+    asset = next((each for each in _assets().values() if each.url == url), None)
+    if asset is None:
+        return None
+    headers = {
+        "content-type": asset.content_type,
+        "cache-control": "public, max-age=31536000, immutable",
+        "x-content-type-options": "nosniff",
+    }
+    return Response(asset.content, headers=headers)
+
+
+@cache
+def _assets() -> dict[str, _Asset]:
+    return {path.name: _asset(path) for path in sorted(_STATIC.iterdir()) if path.suffix in _ASSET_TYPES}
+
+
+def _asset(path: Path) -> _Asset:
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()[:_HASH_CHARACTERS]
+    return _Asset(f"{ASSETS}{path.stem}.{digest}{path.suffix}", content, _ASSET_TYPES[path.suffix])
 
 
 def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **shown: object) -> Response:
@@ -110,6 +130,12 @@ def page(context: Context, template: str, status: HTTPStatus = HTTPStatus.OK, **
         )
     )
     return Response(_UNSHOWN.sub("\ufffd", text), status, headers)
+
+
+def project_page(context: MemberContext, template: str, app: App, **shown: object) -> Response:
+    """Return a page about the app's project in the selected environment."""
+    environment, query = environment_of(context), environment_parameters(context)
+    return page(context, template, HTTPStatus.OK, app=app, environment=environment, environment_query=query, **shown)
 
 
 def see_other(path: str, **query: str) -> Response:
@@ -144,6 +170,6 @@ def _templates() -> jinja2.Environment:
         "clock_hours": [f"{hour:02}:00" for hour in range(24)],
     }
     templates.filters["zip"] = zip
-    for each in _FILTERS:
-        templates.filters[each.__name__] = each
+    for module in (plain_text, wording):
+        templates.filters |= dict(inspect.getmembers(module, inspect.isfunction))
     return templates

@@ -7,34 +7,9 @@ from typing import Final
 
 from mauve.core.app import Environment
 from mauve.core.money import minor_digits
-from mauve.core.text import count, counted, day, moment, moment_at, money, tenths
+from mauve.core.text import count, counted, day, moment_at
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.metrics.summaries import Change
-
-__all__ = [
-    "age",
-    "ago",
-    "browser",
-    "change",
-    "clock_time",
-    "count",
-    "counted",
-    "day",
-    "delivery_word",
-    "duration",
-    "instant",
-    "listed",
-    "moment",
-    "money",
-    "sentence",
-    "shell_quoted",
-    "short_count",
-    "short_day",
-    "short_money",
-    "tenths",
-    "weekday",
-    "words",
-]
 
 _TEN, _HUNDRED, _THOUSAND = 10, 100, 1000
 _MINUTE_MS: Final = 60_000

@@ -18,10 +18,8 @@ from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.core.user import Role
 from mauve.core.window import midnight_ms, period_of
-from mauve.demo.billing import recent_deliveries
-from mauve.demo.history import Day, ProjectRef, history_of
-from mauve.demo.population import DateRange, UserEvent
-from mauve.demo.profiles import PROFILES, AppProfile
+from mauve.demo.history import Day, history_of, recent_deliveries
+from mauve.demo.population import PROFILES, AppProfile, DateRange, UserEvent
 from mauve.load.close_days import DayCloser
 from mauve.load.runner import note_first_events
 from mauve.stores.ingest_stats import ACCEPTED, IngestStats
@@ -110,14 +108,13 @@ def fill(parts: FillParts, organization: DemoOrganization, dates: DateRange, see
     position = parts.loading.positions().get(_STREAM, 0)
     buffer = RowBuffer(position, position)
     for profile, app in organization.apps:
-        target = ProjectRef(organization.org_id, app.public_id)
-        for date_, day in zip(dates.days, history_of(profile, target, dates, seed), strict=True):
-            buffer.add(target.project, day.events)
-            parts.ledger.record([replace(day.entry, ingest_stats=_accepted(target.project, date_, day, dates.now_ms))])
+        for date_, day in zip(dates.days, history_of(profile, app, dates, seed), strict=True):
+            buffer.add(app.public_id, day.events)
+            parts.ledger.record([replace(day.entry, ingest_stats=_accepted(app.public_id, date_, day, dates.now_ms))])
             if len(buffer.rows) >= _ROWS_PER_STEP:
                 _store_events(parts, buffer, organization.org_id)
             yield
-        parts.ledger.record(recent_deliveries(profile, target.project, dates.now_ms))
+        parts.ledger.record(recent_deliveries(profile, app.public_id, dates.now_ms))
     _store_events(parts, buffer, organization.org_id)
     note_first_events(parts.loading, parts.control.catalog.apps.note_first_event)
 

@@ -42,7 +42,7 @@ def objects_in(
 ) -> Iterator[Json | None]:
     """Yield each object of a page, an array, or lines; an empty one for an empty line, None for what is not an object.
 
-    A page or an array is read at once, so its size is bounded.
+    A page or an array is held in memory, so its size is limited.
     """
     head = file.peek(4096).lstrip()
     if not head.startswith(b"[") and not is_page(head):

@@ -21,7 +21,7 @@ _COLUMNS_CHARACTERS_MAX: Final = 500
 _PIECE_BYTES: Final = 1024 * 1024
 
 Advance = Callable[[int], None]
-"""Gets how many more bytes of the file were read."""
+"""Called with the number of bytes read since the last call."""
 
 
 def digest_of(path: Path) -> str:

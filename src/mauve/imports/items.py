@@ -32,7 +32,7 @@ class Target:
     number: int = 0  # of the import; 0 while a file is only checked
     columns: Mapping[str, str] = field(default_factory=dict)  # field of an event → column of a CSV file
     times: str = "iso"  # how a CSV file writes times
-    renames: Mapping[str, str] = field(default_factory=dict)  # names of events, as they are and as they shall be
+    renames: Mapping[str, str] = field(default_factory=dict)  # old names of events → new ones
 
 
 class ImportedEvent(msgspec.Struct, frozen=True, gc=False):

@@ -17,16 +17,14 @@ from typing import Final, NamedTuple
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.imports.chunks import Chunk, chunks_of, rows_from
+from mauve.imports.chunks import Chunk, FileSummary, chunks_of, rows_from, summary_of
 from mauve.imports.events import read_events
-from mauve.imports.file_summary import FileSummary, summary_of
 from mauve.imports.files import digest_of, opened
 from mauve.imports.items import Item, Target
-from mauve.imports.plausible import read_plausible
 from mauve.imports.polar import read_polar
 from mauve.imports.stripe import read_stripe
-from mauve.imports.tables import checked_map, read_posthog, read_table, read_umami
-from mauve.maintenance.backup import Progress
+from mauve.imports.tables import checked_map, read_plausible, read_posthog, read_table, read_umami
+from mauve.maintenance import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.imports import (
     ROWS_MAX,
@@ -68,7 +66,7 @@ class ImportParts:
     ledger: ImportLedger
     warehouse: ImportWarehouse
     clock: Clock
-    check: Callable[[], None]  # raises if the app must not be written to any more
+    check: Callable[[], None]  # raises if the app may no longer be written to
     progress: Progress
 
 
@@ -136,7 +134,7 @@ def import_file(source: Source, parts: ImportParts, bad_max: int) -> Import:
         else:
             found = _continued(found, source, parts)
         parts.progress.begin(f"importing {source.path.name} as {found.name}", source.size)
-        # A row is judged and dated as when the import began: it must not depend on when it is continued.
+        # Check and date rows as of the beginning of the import: the result must not depend on when it is resumed.
         target = replace(source.target, number=found.number, now_ms=found.began_at)
         with opened(source.path, parts.progress.add) as file:
             for chunk in chunks_of(FORMATS[source.format].read(file, target), found.rows):

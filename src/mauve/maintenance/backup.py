@@ -6,21 +6,20 @@ are copied. The catalog comes last, so that it includes every key that was used 
 resumes while the snapshots are copied. Ingest and reads continue throughout.
 """
 
-import fcntl
-import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
 import msgspec
 
+from mauve.maintenance import Progress
 from mauve.maintenance.archive import FORMAT, Header, Member, OnBytes, write_archive
-from mauve.maintenance.backup_target import BackupTarget
-from mauve.maintenance.disk_space import check_free_space, files_in
+from mauve.maintenance.disk_space import check_free_space, files_in, locked
 from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.maintenance.stored_backups import BackupTarget
 from mauve.stores.backups import Writable
 from mauve.stores.maintenance import Frozen
 
@@ -30,26 +29,7 @@ LOG: Final = "log"
 MASTER_KEY: Final = "master.key"
 FROZEN: Final = "frozen"
 _PRIVATE_DIRECTORY: Final = 0o700
-
-
-class Progress(Protocol):
-    """Shows the progress of a command."""
-
-    def begin(self, stage: str, total: int) -> None:
-        """Begin a stage; `total` is an estimate, or 0 if unknown."""
-        ...
-
-    def add(self, count: int) -> None:
-        """Report `count` more units as done."""
-        ...
-
-
-class NoProgress:
-    def begin(self, stage: str, total: int) -> None:
-        pass
-
-    def add(self, count: int) -> None:
-        pass
+_IN_PROGRESS: Final = "another backup is in progress: wait for it to finish"  # perhaps left by a killed service
 
 
 class LoaderPause(Protocol):
@@ -103,7 +83,7 @@ def write_backup(
     _check_space(target, copied_bytes, copied_bytes + frozen_bytes)
     drafts = target.drafts
     progress.begin("freezing", 0)
-    with _only_one(drafts.parent), sources.pause_loader() as pause:
+    with locked(drafts.parent, _IN_PROGRESS), sources.pause_loader() as pause:
         try:
             _make_empty(drafts)  # Remove leftovers of a killed backup.
             records = _copy(sources, drafts, pause, copied_bytes, progress)
@@ -135,20 +115,6 @@ def _check_space(target: BackupTarget, copied_bytes: int, archive_bytes: int) ->
     check_free_space(data, copied_bytes)
     if folder is not None:
         check_free_space(folder, archive_bytes)
-
-
-@contextmanager
-def _only_one(data: Path) -> Iterator[None]:
-    """Lock the data directory against a second backup, such as one left running by a killed service."""
-    descriptor = os.open(data, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise MaintenanceRefusedError("another backup is in progress: wait for it to finish") from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _copy(sources: BackupSources, drafts: Path, pause: LoaderPause, copied_bytes: int, progress: Progress) -> int:

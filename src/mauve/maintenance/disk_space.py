@@ -3,9 +3,14 @@
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from mauve.maintenance.errors import MaintenanceRefusedError
+from mauve.stores.disk import LOCAL_DISK
+
+sync_folder: Final = LOCAL_DISK.sync_directory
 
 
 def files_in(folder: Path) -> Iterator[Path]:
@@ -38,29 +43,26 @@ def format_bytes(byte_count: int) -> str:
     return f"{size:.1f} GB"
 
 
-def sync_folder(folder: Path) -> None:
-    """Make created, renamed and removed names in a folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def sync_tree(folder: Path) -> None:
     """Make every file and every name under a folder survive a power cut."""
     for name, _, files in os.walk(folder):
-        for file in files:
-            path = Path(name, file)
+        for path in (Path(name, file) for file in files):
             if not path.is_symlink():
-                _sync_file(path)
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
         sync_folder(Path(name))
 
 
-def _sync_file(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+@contextmanager
+def locked(folder: Path, if_taken: str) -> Iterator[None]:
+    """Lock a folder against other processes, or refuse with this message."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(descriptor)
+        try:
+            LOCAL_DISK.lock(descriptor)
+        except BlockingIOError:
+            raise MaintenanceRefusedError(if_taken) from None
+        yield
     finally:
         os.close(descriptor)
 

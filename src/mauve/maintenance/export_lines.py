@@ -4,7 +4,7 @@ Events and payments are valid items for `POST /v1/events`, which ignores unknown
 `POST /v1/objects`, except that their time is a number here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,197 +14,105 @@ from mauve.stores.export import EventPage, ExportedPayment, ExportedVersion
 
 _US: Final = 1000  # in a millisecond
 _SPACES: Final = bytes.maketrans(b"\r\n", b"  ")
+_BOOKED: Final = ("amount", "currency", "earned")
+_TYPES: Final = {  # text unless listed here
+    **dict.fromkeys(("at", "at_us", "received_at", "amount", "mrr"), pa.int64()),
+    **dict.fromkeys(("counted", "earned"), pa.bool_()),
+    "seq": pa.uint64(),
+}
 _encoder: Final = msgspec.json.Encoder()
 _json: Final = msgspec.json.Decoder(msgspec.Raw)
 
-Raw = msgspec.Raw
+Row = Mapping[str, Any]
 
 
-class EventLine(msgspec.Struct, tag_field="kind", tag="event", omit_defaults=True, kw_only=True, gc=False):
-    name: str
-    user: str | None = None
-    id: str | None = None
-    at: int  # epoch ms of the occurrence, clamped
-    props: Raw | str | None = None
-    source: str | None = None  # an import
-    received_at: int
-    claimed_at: str | None = None  # the raw `at`
-    counted: bool  # False: a repeat
-    seq: int  # unique
+def _schema(names: Sequence[str], *, optional: Sequence[str]) -> pa.Schema:
+    fields = [pa.field(name, _TYPES.get(name, pa.string()), nullable=name in optional) for name in names]
+    return pa.schema(fields)
 
 
-class Booked(msgspec.Struct, gc=False):
-    amount: int  # minor units
-    currency: str
-    earned: bool
-
-
-class PaymentLine(msgspec.Struct, tag_field="kind", tag="payment", omit_defaults=True, kw_only=True, gc=False):
-    name: str
-    user: str | None = None
-    id: str
-    at: int
-    props: Booked
-    source: str
-    received_at: int
-    claimed_at: str | None = None  # It may exceed 64 bits.
-    payload: Raw | str
-
-
-class SubscriptionLine(
-    msgspec.Struct, tag_field="kind", tag="subscription", omit_defaults=True, kw_only=True, gc=False
-):
-    type: str
-    id: str
-    status: str
-    mrr: int
-    currency: str
-    at: int  # epoch ms
-    at_us: int  # exact
-    customer: str | None = None
-    plan: str | None = None
-    source: str | None = None  # an import
-    received_at: int
-    payload: Raw | str
-
-
-def _required(name: str, type_: pa.DataType) -> pa.Field:
-    return pa.field(name, type_, nullable=False)
-
-
-EVENTS: Final = pa.schema(
-    [
-        _required("name", pa.string()),
-        pa.field("user", pa.string()),
-        pa.field("id", pa.string()),
-        _required("at", pa.int64()),
-        pa.field("props", pa.string()),
-        pa.field("source", pa.string()),
-        _required("received_at", pa.int64()),
-        pa.field("claimed_at", pa.string()),
-        _required("counted", pa.bool_()),
-        _required("seq", pa.uint64()),
-    ]
-)
-PAYMENTS: Final = pa.schema(
-    [
-        _required("id", pa.string()),
-        _required("at", pa.int64()),
-        pa.field("user", pa.string()),
-        _required("amount", pa.int64()),
-        _required("currency", pa.string()),
-        _required("earned", pa.bool_()),
-        _required("source", pa.string()),
-        _required("received_at", pa.int64()),
-        pa.field("claimed_at", pa.string()),
-        _required("payload", pa.string()),
-    ]
-)
-SUBSCRIPTIONS: Final = pa.schema(
-    [
-        _required("id", pa.string()),
-        _required("at_us", pa.int64()),
-        _required("status", pa.string()),
-        _required("mrr", pa.int64()),
-        _required("currency", pa.string()),
-        pa.field("customer", pa.string()),
-        pa.field("plan", pa.string()),
-        _required("received_at", pa.int64()),
-        _required("payload", pa.string()),
-        pa.field("source", pa.string()),
-        _required("at", pa.int64()),
-    ]
-)
+SCHEMAS: Final = {
+    "event": _schema(
+        ("name", "user", "id", "at", "props", "source", "received_at", "claimed_at", "counted", "seq"),
+        optional=("user", "id", "props", "source", "claimed_at"),
+    ),
+    "payment": _schema(
+        ("id", "at", "user", *_BOOKED, "source", "received_at", "claimed_at", "payload"),
+        optional=("user", "claimed_at"),
+    ),
+    "subscription": _schema(
+        ("id", "at_us", "status", "mrr", "currency", "customer", "plan", "received_at", "payload", "source", "at"),
+        optional=("customer", "plan", "source"),
+    ),
+}
 
 
 def event_table(page: EventPage) -> pa.Table:
     """Return the events of a page, which must not be empty."""
     with pa.ipc.open_stream(page.arrow) as stream:
         found = stream.read_all()
-    return found.rename_columns(EVENTS.names).cast(EVENTS)
+    return found.rename_columns(SCHEMAS["event"].names).cast(SCHEMAS["event"])
 
 
 def payment_table(payments: Sequence[ExportedPayment]) -> pa.Table:
-    return _table(PAYMENTS, [(*each[:-2], _claim(each), _text(each.payload)) for each in payments])
+    return _table("payment", [(*each[:-2], _claim(each), _text(each.payload)) for each in payments])
 
 
 def subscription_table(versions: Sequence[ExportedVersion]) -> pa.Table:
     return _table(
-        SUBSCRIPTIONS, [(*each[:-2], _text(each.payload), each.source, each.at_us // _US) for each in versions]
+        "subscription", [(*each[:-2], _text(each.payload), each.source, each.at_us // _US) for each in versions]
     )
 
 
-def event_lines(events: pa.Table) -> bytes:
-    columns = [column.to_pylist() for column in events.columns]
-    return _encoder.encode_lines(
-        [
-            EventLine(
-                name=name,
-                user=user,
-                id=id_,
-                at=at,
-                props=None if props is None else _one_line(props),
-                source=source,
-                received_at=received_at,
-                claimed_at=claimed_at,
-                counted=counted,
-                seq=seq,
-            )
-            for name, user, id_, at, props, source, received_at, claimed_at, counted, seq in zip(*columns, strict=True)
-        ]
-    )
+def json_lines(kind: str, rows: pa.Table) -> bytes:
+    """Return the rows of a table as lines, without fields that have no value."""
+    lines = ({"kind": kind, **_FIELDS[kind](row)} for row in rows.to_pylist())
+    return _encoder.encode_lines([{name: value for name, value in line.items() if value is not None} for line in lines])
 
 
-def payment_lines(payments: Iterable[ExportedPayment]) -> bytes:
-    return _encoder.encode_lines(
-        [
-            PaymentLine(
-                name="payment",
-                user=each.user,
-                id=each.id,
-                at=each.at,
-                props=Booked(each.amount, each.currency, each.earned),
-                source=each.source,
-                received_at=each.received_at,
-                claimed_at=_claim(each),
-                payload=_one_line(_text(each.payload)),
-            )
-            for each in payments
-        ]
-    )
+def _event(row: Row) -> Row:
+    return row if row["props"] is None else {**row, "props": _one_line(row["props"])}
 
 
-def subscription_lines(versions: Iterable[ExportedVersion]) -> bytes:
-    return _encoder.encode_lines(
-        [
-            SubscriptionLine(
-                type="subscription",
-                id=each.id,
-                status=each.status,
-                mrr=each.mrr,
-                currency=each.currency,
-                at=each.at_us // _US,
-                at_us=each.at_us,
-                customer=each.customer,
-                plan=each.plan,
-                source=each.source,
-                received_at=each.received_at,
-                payload=_one_line(_text(each.payload)),
-            )
-            for each in versions
-        ]
-    )
+def _payment(row: Row) -> Row:
+    return {
+        "name": "payment",
+        **_fields(row, "user", "id", "at"),
+        "props": _fields(row, *_BOOKED),
+        **_fields(row, "source", "received_at", "claimed_at"),
+        "payload": _one_line(row["payload"]),
+    }
+
+
+def _subscription(row: Row) -> Row:
+    return {
+        "type": "subscription",
+        **_fields(row, "id", "status", "mrr", "currency", "at", "at_us", "customer", "plan", "source", "received_at"),
+        "payload": _one_line(row["payload"]),
+    }
+
+
+_FIELDS: Final[Mapping[str, Callable[[Row], Row]]] = {
+    "event": _event,
+    "payment": _payment,
+    "subscription": _subscription,
+}
+
+
+def _fields(row: Row, *names: str) -> Row:
+    return {name: row[name] for name in names}
 
 
 def _claim(payment: ExportedPayment) -> str | None:
+    """Return the raw `at` as text: it may exceed 64 bits."""
     return None if payment.claimed_at is None else str(payment.claimed_at)
 
 
-def _one_line(text: str) -> Raw | str:
+def _one_line(text: str) -> msgspec.Raw | str:
     """Return JSON as sent, on one line: newlines occur only between values. Any other text becomes a string."""
     encoded = text.encode().translate(_SPACES)
     try:
-        return Raw(_json.decode(encoded))
+        return msgspec.Raw(_json.decode(encoded))
     except (msgspec.DecodeError, RecursionError):
         return text
 
@@ -213,7 +121,7 @@ def _text(payload: bytes) -> str:
     return payload.decode(errors="replace")
 
 
-def _table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
+def _table(kind: str, rows: Sequence[Sequence[Any]]) -> pa.Table:
     columns = zip(*rows, strict=True)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMAS[kind], strict=True)]
+    return pa.Table.from_arrays(arrays, schema=SCHEMAS[kind])

@@ -7,7 +7,7 @@ the files are untouched and the service can be restarted on them.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from mauve.maintenance.backup import Progress
+from mauve.maintenance import Progress
 from mauve.maintenance.errors import MaintenanceFailedError
 
 

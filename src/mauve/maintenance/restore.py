@@ -1,6 +1,5 @@
 """Restore a backup into an empty data directory, completely or not at all."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -11,9 +10,10 @@ from typing import Final
 
 import msgspec
 
+from mauve.maintenance import Progress
 from mauve.maintenance.archive import Header, Source, read_header, unpack_archive
-from mauve.maintenance.backup import CATALOG, FROZEN, Progress
-from mauve.maintenance.disk_space import check_free_space, sync_folder, sync_tree
+from mauve.maintenance.backup import CATALOG, FROZEN
+from mauve.maintenance.disk_space import check_free_space, locked, sync_folder, sync_tree
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.data_directory import RESTORING, holder_of
 from mauve.stores.maintenance import Frozen
@@ -92,19 +92,13 @@ def drafts_for(data: Path) -> Iterator[Path]:
     """Create a directory for unfinished work, and always remove it at the end."""
     drafts = data / RESTORING if _is_irreplaceable(data) else data.with_name(f".{data.name}.{RESTORING}")
     drafts.mkdir(mode=_PRIVATE_DIRECTORY, exist_ok=True)
-    descriptor = os.open(drafts, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise MaintenanceRefusedError(f"another restore into {data} is in progress: wait for it to finish") from None
-    try:
-        for path in drafts.iterdir():  # left over from a restore that was killed
-            _remove(path)
-        yield drafts
-    finally:
-        shutil.rmtree(drafts, ignore_errors=True)
-        os.close(descriptor)
+    with locked(drafts, f"another restore into {data} is in progress: wait for it to finish"):
+        try:
+            for path in drafts.iterdir():  # left over from a restore that was killed
+                _remove(path)
+            yield drafts
+        finally:
+            shutil.rmtree(drafts, ignore_errors=True)
 
 
 def _is_irreplaceable(data: Path) -> bool:

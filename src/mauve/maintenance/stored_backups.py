@@ -1,26 +1,128 @@
-"""Find a backup in a store, open it, and remove old ones."""
+"""Backups in a store: name them, write and verify one, find and open one, and remove old ones."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import IO, Final, Literal, NamedTuple
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import IO, Final, Literal
 
+import msgspec
 import structlog
 
 from mauve.core.secret import Secret
 from mauve.core.times import DAY_MS
 from mauve.maintenance.archive import Source, read_header
-from mauve.maintenance.backup_names import backups_in, created_at_of, names_to_remove, owner_of, says_encrypted
-from mauve.maintenance.encryption import DecryptedSource, backup_keys, is_encrypted
+from mauve.maintenance.encryption import BackupKeys, DecryptedSource, backup_keys, encrypted, is_encrypted
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.stores.backups import BackupStore, BackupStoreError
+from mauve.stores.backups import NAME_PREFIX, BackupStore, BackupStoreError, StoredBackup, Writable
 
+_ENCRYPTED: Final = ".age"
+_OWNER_CHARACTERS: Final = 8
+_OWNER: Final = rf"(?:-([0-9a-f]{{{_OWNER_CHARACTERS}}}))?"
+_NAME: Final = re.compile(rf"{NAME_PREFIX}(\d{{8}}T\d{{9}})Z{_OWNER}\.mauve({re.escape(_ENCRYPTED)})?", re.ASCII)
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _UNFINISHED_MS_MAX: Final = DAY_MS  # Younger ones may still be in progress; no backup takes this long.
 
 log = structlog.get_logger()
 
 
-class Created(NamedTuple):
-    at: int | None  # epoch ms; None: unknown without the master key
+class BackupTarget:
+    """The destination of one backup."""
+
+    def __init__(
+        self, store: BackupStore, place: str, drafts: Path, *, folder: Path | None, keys: BackupKeys | None
+    ) -> None:
+        self.place = place  # with its name
+        self.drafts = drafts  # for copies of the databases, in the data directory; removed at the end
+        self.folder = folder  # of the archive; None if it is not on a local disk
+        self.bytes = 0  # of the archive, once it is stored
+        self._store = store
+        self._name = place.rpartition("/")[2]
+        self._keys = keys
+
+    @contextmanager
+    def writing(self, bytes_expected: int) -> Iterator[Writable]:
+        """Open the archive. It appears under its name once the block succeeds."""
+        with self._store.writing(self._name, bytes_expected) as file:
+            counting = _CountingWriter(file)
+            if self._keys is None:
+                yield counting
+            else:
+                with encrypted(counting, self._keys) as sealed:
+                    yield sealed
+        self._check_stored(counting.bytes)
+        self.bytes = counting.bytes
+
+    def _check_stored(self, bytes_sent: int) -> None:
+        found = next((each.bytes for each in self._store.list() if each.name == self._name), None)
+        if found != bytes_sent:
+            with suppress(BackupStoreError, OSError):  # It must not pass for the newest backup.
+                self._store.delete(self._name)
+            raise BackupStoreError(
+                f"{self.place} held {found or 0} of {bytes_sent} bytes after it was written, and was removed: "
+                "check the store"
+            )
+
+
+class _CountingWriter:
+    def __init__(self, file: Writable) -> None:
+        self.bytes = 0
+        self._file = file
+
+    def write(self, content: bytes, /) -> int:
+        self._file.write(content)
+        self.bytes += len(content)
+        return len(content)
+
+
+def backup_name(created_at: int, identity: str, *, is_encrypted: bool) -> str:
+    """Return a name with the time and the installation, such as mauve-20261116T020000000Z-1a2b3c4d.mauve."""
+    moment = _EPOCH + timedelta(milliseconds=created_at)
+    text = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}"
+    return f"{NAME_PREFIX}{text}Z-{identity[:_OWNER_CHARACTERS]}.mauve{_ENCRYPTED if is_encrypted else ''}"
+
+
+def created_at_of(name: str) -> int | None:
+    """Return the creation time in a backup's name, in epoch ms; None if it is not such a name."""
+    match = _NAME.fullmatch(name)
+    try:
+        moment = None if match is None else datetime.strptime(match[1] + "000+0000", "%Y%m%dT%H%M%S%f%z")
+    except ValueError:  # such as a 31st of June
+        return None
+    return None if moment is None else (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def owner_of(name: str) -> str:
+    """Return the identity prefix of the installation in a backup's name; empty if there is none."""
+    match = _NAME.fullmatch(name)
+    return "" if match is None else match[2] or ""
+
+
+def says_encrypted(name: str) -> bool:
+    return name.endswith(_ENCRYPTED)
+
+
+def backups_in(stored: Sequence[StoredBackup]) -> list[StoredBackup]:
+    """Return the files named like backups, newest first."""
+    found = [each for each in stored if created_at_of(each.name) is not None]
+    return sorted(found, key=lambda each: each.name, reverse=True)
+
+
+def names_to_remove(stored: Sequence[StoredBackup], newest: str, keep: int) -> list[str]:
+    """Return the backups beyond the number to keep, all older than `newest`, which is known to be complete.
+
+    Ignore backups of other installations in the same place.
+    """
+    own = [each.name for each in backups_in(stored) if owner_of(each.name) == owner_of(newest)]
+    older = [name for name in own if name < newest]
+    return older[max(0, keep - 1) :]
+
+
+class ListedBackup(msgspec.Struct, frozen=True):
+    name: str
+    created_at: int | None  # epoch ms; None: encrypted, so unknown without its master key
+    bytes: int
     is_encrypted: bool
 
 
@@ -42,17 +144,24 @@ class StoredSource:
             yield file
 
 
-def created_in(store: BackupStore, name: str, master_keys: Secret | None) -> Created | None:
-    """Return when a backup was made, from its name or content; None if it is not a backup."""
+def backups_listed(store: BackupStore, master_keys: Secret | None) -> list[ListedBackup]:
+    """Return the backups, newest first, with the time in their name or content."""
+    found = [listed for each in store.list() if (listed := _listed(store, each, master_keys)) is not None]
+    return sorted(found, key=lambda each: (each.created_at or 0, each.name), reverse=True)
+
+
+def _listed(store: BackupStore, stored: StoredBackup, master_keys: Secret | None) -> ListedBackup | None:
+    """Describe a backup; return None if it is not one."""
+    name, size = stored.name, stored.bytes
     if (named_at := created_at_of(name)) is not None:
-        return Created(named_at, is_encrypted=says_encrypted(name))
+        return ListedBackup(name, named_at, size, says_encrypted(name))
     source = StoredSource(store, name)
     is_secret = is_encrypted(source)
     try:
         opened = readable(source, master_keys, must_be_encrypted=False)
-        return Created(read_header(opened).created_at, is_encrypted=is_secret)
+        return ListedBackup(name, read_header(opened).created_at, size, is_secret)
     except (MaintenanceRefusedError, OSError):
-        return Created(None, is_encrypted=True) if is_secret else None
+        return ListedBackup(name, None, size, is_encrypted=True) if is_secret else None
 
 
 def newest_in(store: BackupStore) -> StoredSource:

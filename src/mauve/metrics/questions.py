@@ -1,4 +1,4 @@
-"""A question: a metric of a project in a window, perhaps for one event.
+"""A question, a metric of a project in a window, perhaps for one event, and the encoding of its answer.
 
 A parameter that the metric uses may be given once; a second value is refused as ambiguous. Parameters that the metric
 does not use are ignored.
@@ -9,17 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
+
+import msgspec
 
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
-from mauve.metrics.registry import Metric
-from mauve.metrics.sources import LedgerSource
+from mauve.metrics.registry import LedgerSource, Metric
 
+ROWS_MAX: Final = 100_000
+_ROWS_AT_ONCE: Final = 1_000
+Row = tuple[str | int, ...]
+_encoder: Final = msgspec.json.Encoder()
 NAME_CHARACTERS_MAX: Final = 128
 _DEFAULT_LENGTH: Final = timedelta(days=29)
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}", re.ASCII)
-
 Parameters = Mapping[str, Sequence[str]]
 
 
@@ -122,3 +127,37 @@ def _name_from(parameters: Parameters) -> str:
     if len(name) > NAME_CHARACTERS_MAX:
         raise Problem(Code.MALFORMED, f"name has at most {NAME_CHARACTERS_MAX} characters, as every event's has")
     return name
+
+
+class Body(NamedTuple):
+    bytes: bytes  # JSON, as sent and cached
+    cut_at: int | None = None  # the number of rows included, if there were more
+
+
+def body_of(question: Question, rows: Iterable[Row]) -> Body:
+    """Return the encoded answer. Integers may have any size.
+
+    Take rows one by one, and no more than the answer may have; only their bytes are held.
+    """
+    metric = question.metric
+    rows_max = metric.rows_max or ROWS_MAX
+    rows = iter(rows)
+    pieces = list(_encoded(metric.columns, islice(rows, rows_max)))
+    has_more = next(rows, None) is not None
+    if has_more and metric.rows_max is None:
+        raise Problem(Code.MALFORMED, f"the answer has more than {ROWS_MAX} rows: ask for fewer days")
+    head = _encoder.encode(
+        {
+            "ok": True,
+            "metric": metric.name,
+            "project": question.project,
+            "date_from": question.window.first.isoformat(),
+            "date_to": question.window.last.isoformat(),
+        }
+    )
+    return Body(b'%b,"data":[%b]}' % (head[:-1], b",".join(pieces)), rows_max if has_more else None)
+
+
+def _encoded(columns: tuple[str, ...], rows: Iterable[Row]) -> Iterable[bytes]:
+    while some := [dict(zip(columns, row, strict=True)) for row in islice(rows, _ROWS_AT_ONCE)]:
+        yield _encoder.encode(some)[1:-1]

@@ -7,20 +7,60 @@ from typing import Final
 
 from mauve.core.events import Activity
 from mauve.core.problems import Code, Problem
-from mauve.metrics.sources import (
-    CurrentMrr,
-    EventCount,
-    EventDays,
-    EventNames,
-    MrrHistory,
-    PaymentTotals,
-    Source,
-    Users,
-    UsersByDay,
-)
 
 ANY_ACTIVITY: Final = frozenset(Activity)
 NAMES_MAX: Final = 10_000  # of event_names, the most frequent: clients choose names and thus their number
+
+
+@dataclass(frozen=True, slots=True)
+class Users:
+    """The number of distinct users in the window."""
+
+    seen: frozenset[Activity]
+
+
+@dataclass(frozen=True, slots=True)
+class UsersByDay:
+    seen: Activity
+
+
+@dataclass(frozen=True, slots=True)
+class EventNames:
+    """The count of each event."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventCount:
+    """The count of the named event."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventDays:
+    """The count of the named event by day."""
+
+
+@dataclass(frozen=True, slots=True)
+class PaymentTotals:
+    """Payments by day and currency: earned, or only processed for others."""
+
+    earned: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentMrr:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class MrrHistory:
+    pass
+
+
+WarehouseSource = Users | UsersByDay | EventNames | EventCount | EventDays
+
+LedgerSource = PaymentTotals | CurrentMrr | MrrHistory
+
+Source = WarehouseSource | LedgerSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +91,7 @@ _TABLE: Final = (
     Metric("event_count", ("name", "count"), EventCount(), needs_name=True),
     Metric("event_series", ("day", "count"), EventDays(), needs_name=True),
 )
+
 METRICS: Final[Mapping[str, Metric]] = MappingProxyType({metric.name: metric for metric in _TABLE})
 
 

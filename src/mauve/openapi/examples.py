@@ -27,8 +27,7 @@ from mauve.ingest.hints import with_credential_hint, with_hints
 from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
 from mauve.ingest.webhooks import endpoint as webhook
 from mauve.ingest.wire import ITEMS_MAX
-from mauve.metrics.answers import Row, body_of
-from mauve.metrics.questions import Question, question_from
+from mauve.metrics.questions import Question, Row, body_of, question_from
 from mauve.metrics.registry import METRICS, NAMES_MAX, metric_named
 from mauve.query import plane as query
 from mauve.query.answer_cache import Answer, Freshness

@@ -15,8 +15,7 @@ import structlog
 
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window, midnight_ms, today_at
-from mauve.metrics.answers import Row, body_of
-from mauve.metrics.questions import Question, QuestionBatch
+from mauve.metrics.questions import Question, QuestionBatch, Row, body_of
 from mauve.query.answer_cache import Answer, Freshness, is_fresh
 from mauve.query.dependencies import QueryParts
 from mauve.query.read import rows_by_project

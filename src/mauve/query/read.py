@@ -9,11 +9,9 @@ from typing import assert_never
 
 from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at, whole_weeks_in
-from mauve.metrics.answers import Row
-from mauve.metrics.mrr_history import days_known, mrr_by_day
-from mauve.metrics.questions import QuestionBatch
-from mauve.metrics.registry import NAMES_MAX
-from mauve.metrics.sources import (
+from mauve.metrics.questions import QuestionBatch, Row
+from mauve.metrics.registry import (
+    NAMES_MAX,
     CurrentMrr,
     EventCount,
     EventDays,
@@ -25,6 +23,7 @@ from mauve.metrics.sources import (
     UsersByDay,
     WarehouseSource,
 )
+from mauve.metrics.summaries import days_known, mrr_by_day
 from mauve.query.dependencies import ReadStores
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.reader import LedgerReader

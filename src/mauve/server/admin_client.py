@@ -17,7 +17,6 @@ from mauve.config import Settings
 from mauve.imports.chunks import packed
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.backup import LoaderPause
-from mauve.maintenance.delete_app import Deleted
 from mauve.maintenance.erase import Erased
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_socket import SOCKET, Reply, delete, erase, socket_address
@@ -41,7 +40,6 @@ T = TypeVar("T")
 _replies: Final = Decoder(Reply)
 _FROZEN: Final = Decoder(tuple[dict[str, str], int])
 _ERASED: Final = Decoder(Erased)
-_DELETED: Final = Decoder(Deleted)
 _STORED: Final = Decoder(StoredRows)
 _EXTENT: Final = Decoder(EventExtent)
 _PAGE: Final = Decoder(EventPage)
@@ -65,8 +63,8 @@ def erase_user(settings: Settings, project: str, user: str) -> Erased:
     return _run(settings, _ERASED, erase, project, user)
 
 
-def delete_projects(settings: Settings, projects: Sequence[str]) -> Deleted:
-    return _run(settings, _DELETED, delete, projects)
+def delete_projects(settings: Settings, projects: Sequence[str]) -> Erased:
+    return _run(settings, _ERASED, delete, projects)
 
 
 def _run(settings: Settings, decoder: Decoder[T], change: Callable[..., T], *arguments: object) -> T:

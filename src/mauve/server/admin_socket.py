@@ -25,8 +25,7 @@ from msgspec.json import Decoder
 from mauve.config import Settings
 from mauve.imports.chunks import unpacked
 from mauve.load.runner import LoadRunner
-from mauve.maintenance.delete_app import Deleted, delete_projects
-from mauve.maintenance.erase import Erased, erase_user
+from mauve.maintenance.erase import Erased, delete_projects, erase_user
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.query.answer_cache import AnswerCache
 from mauve.stores import StoreUnavailableError
@@ -202,7 +201,7 @@ class AdminConnection:
             self._forget([project])
             return erased
 
-    def delete(self, projects: list[str]) -> Deleted:
+    def delete(self, projects: list[str]) -> Erased:
         with self._erasing:
             deleted = delete(self._settings, self._loading, projects)
             self._forget(projects)
@@ -275,7 +274,7 @@ def erase(settings: Settings, loading: LoadRunner, project: str, user: str) -> E
     return _change_stores(settings, loading, partial(erase_user, project, user))
 
 
-def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Deleted:
+def delete(settings: Settings, loading: LoadRunner, projects: Sequence[str]) -> Erased:
     """Delete projects from every store, in the process that has the warehouse open."""
     return _change_stores(settings, loading, partial(delete_projects, projects))
 

@@ -10,8 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from mauve.access.keyring import Keyring
 from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
-from mauve.alerts.messages import AlertParts
-from mauve.alerts.outbox import SEND_EVERY_S, Outbox
+from mauve.alerts.outbox import SEND_EVERY_S, AlertParts, Outbox
 from mauve.alerts.runner import RUN_EVERY_S, AlertRunner
 from mauve.config import Settings
 from mauve.control.dependencies import ControlParts

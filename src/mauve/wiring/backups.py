@@ -8,12 +8,10 @@ import msgspec
 
 from mauve.config import BackupSettings, Settings
 from mauve.control.dependencies import ControlParts
-from mauve.maintenance.backup_names import backup_name, created_at_of
 from mauve.maintenance.backup_schedule import BackupState
-from mauve.maintenance.backup_target import BackupTarget
 from mauve.maintenance.encryption import BackupKeys
 from mauve.maintenance.errors import MaintenanceRefusedError
-from mauve.maintenance.stored_backups import StoredSource, newest_in
+from mauve.maintenance.stored_backups import BackupTarget, StoredSource, backup_name, created_at_of, newest_in
 from mauve.stores.backups import BackupStore
 from mauve.stores.backups.disk import FolderBackupStore
 from mauve.wiring.databases import stored_identity

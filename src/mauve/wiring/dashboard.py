@@ -10,12 +10,11 @@ from mauve.alerts.channels import Sender
 from mauve.alerts.channels.formats import CHANNEL_KINDS
 from mauve.alerts.channels.mail import SmtpSender
 from mauve.alerts.channels.webhook import WebhookSender
-from mauve.alerts.messages import AlertParts
+from mauve.alerts.outbox import AlertParts
 from mauve.config import SettingError, Settings
 from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock
-from mauve.dashboard.cookie import SessionCookie, cookie_for
-from mauve.dashboard.dependencies import DashboardParts
+from mauve.dashboard.dependencies import DashboardParts, SessionCookie, cookie_for
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.openapi.routes import has_site
 from mauve.query.dependencies import QueryParts

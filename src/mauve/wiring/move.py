@@ -20,7 +20,7 @@ from mauve.core.secret import Secret
 from mauve.core.window import Window, today_at
 from mauve.load.lag import oldest_waiting_at
 from mauve.load.runner import LoadMetrics, LoadRunner
-from mauve.maintenance.backup import Progress
+from mauve.maintenance import Progress
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.move import Comparison, Moved, Store, move
 from mauve.stores import ForeignDataError, StoreUnavailableError

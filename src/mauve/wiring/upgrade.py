@@ -60,7 +60,8 @@ def _back_up(settings: Settings) -> str | None:
     if settings.upgrade_backups == 0 or has_servers(settings):
         log.info("upgrading_without_backup")
         return None
-    from mauve.maintenance.backup import NoProgress, write_backup  # noqa: PLC0415
+    from mauve.maintenance import Progress  # noqa: PLC0415
+    from mauve.maintenance.backup import write_backup  # noqa: PLC0415
     from mauve.maintenance.encryption import backup_keys  # noqa: PLC0415
     from mauve.maintenance.stored_backups import tidy_up  # noqa: PLC0415
     from mauve.wiring.backups import open_backup_store, target_in  # noqa: PLC0415
@@ -74,7 +75,7 @@ def _back_up(settings: Settings) -> str | None:
     name, target = target_in(settings, str(folder), store, now_ms, keys)
     sources = backup_sources(settings, lambda: offline_pause(settings))
     try:
-        made = write_backup(sources, target, now_ms, version("mauve"), NoProgress())
+        made = write_backup(sources, target, now_ms, version("mauve"), Progress())
     except MaintenanceRefusedError as error:
         advice = "or set MAUVE_UPGRADE_BACKUPS=0 to upgrade without a backup"
         raise MaintenanceRefusedError(f"the backup before the upgrade was not made: {error}, {advice}") from error

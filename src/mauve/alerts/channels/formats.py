@@ -5,12 +5,12 @@ Names of apps may be hostile: text stays on one line, mentions no one, adds no m
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from mauve.alerts.channels import Fact, Notice
+from mauve.core.times import utc_instant
 
 # Control characters, line separators, halves of surrogate pairs, and characters that turn the direction of a line.
 _UNSHOWN: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -68,10 +68,6 @@ def _sentence(fact: Fact) -> str:
     return f"{fact.label}: {fact.value}" + ("" if fact.before is None else f" (before: {fact.before})")
 
 
-def _timestamp(notice: Notice) -> str:
-    return datetime.fromtimestamp(notice.at / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def json_body(notice: Notice) -> bytes:
     data = {
         "id": notice.id,
@@ -81,7 +77,7 @@ def json_body(notice: Notice) -> bytes:
         "link": notice.link,
         "facts": [fact._asdict() for fact in notice.facts],
     }
-    return msgspec.json.encode({"type": f"alert.{notice.kind}", "timestamp": _timestamp(notice), "data": data})
+    return msgspec.json.encode({"type": f"alert.{notice.kind}", "timestamp": utc_instant(notice.at), "data": data})
 
 
 def slack_body(notice: Notice) -> bytes:
@@ -134,7 +130,7 @@ def discord_body(notice: Notice) -> bytes:
         "url": notice.link,
         "description": _discord_text(notice.reason, _DISCORD_DESCRIPTION_CHARACTERS_MAX),
         "color": _MAUVE,
-        "timestamp": _timestamp(notice),
+        "timestamp": utc_instant(notice.at),
         "footer": {"text": fitted(notice.sent_for, _DISCORD_NAME_CHARACTERS_MAX)},
         "fields": [_discord_field(*each) for each in by_app(notice.facts[:_CHAT_FACTS_MAX]).items()],
     }

@@ -21,8 +21,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import jinja2
 
 from mauve.alerts.channels import SEND_S_MAX, Notice, SendFailed, Target
-from mauve.alerts.channels.addresses import check_email
-from mauve.alerts.channels.connection import Deadline, connected, resolve
+from mauve.alerts.channels.connection import Deadline, check_email, connected, resolve
 from mauve.alerts.channels.formats import by_app, fitted, one_line
 from mauve.core.secret import Secret
 

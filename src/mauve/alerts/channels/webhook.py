@@ -17,8 +17,15 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from mauve.alerts.channels import SEND_S_MAX, Notice, SendFailed, Target
-from mauve.alerts.channels.addresses import Endpoint, check_resolved, endpoint_from
-from mauve.alerts.channels.connection import Deadline, Resolve, connected, resolve
+from mauve.alerts.channels.connection import (
+    Deadline,
+    Endpoint,
+    Resolve,
+    check_resolved,
+    connected,
+    endpoint_from,
+    resolve,
+)
 from mauve.alerts.channels.formats import BODIES
 from mauve.core.clock import Clock, SystemClock
 from mauve.core.standard_webhooks import SECRET_PREFIX, decoded_key, signature_of

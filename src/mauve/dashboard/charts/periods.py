@@ -7,7 +7,7 @@ from typing import Final
 from mauve.core.problems import Problem
 from mauve.core.text import counted
 from mauve.core.window import Window
-from mauve.dashboard.request import Fields, ParameterProblem
+from mauve.dashboard.context import Fields, ParameterProblem
 from mauve.metrics.summaries import compared_days
 
 LENGTHS: Final = ("7", "30", "90")

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from mauve.alerts import edit, rules
 from mauve.alerts.channels import NOTICE, Notice
-from mauve.alerts.messages import AlertParts, Wish
+from mauve.alerts.outbox import AlertParts, Wish
 from mauve.alerts.schedule import Cadence, time_zones
 from mauve.control.bodies import invalid_body
 from mauve.core.app import App

@@ -9,12 +9,17 @@ from mauve.core.window import today_at
 from mauve.dashboard.charts.chart import CHART_TYPES, charts_from
 from mauve.dashboard.charts.figures import ProjectQuestions, figures_from
 from mauve.dashboard.charts.periods import period_from
-from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
-from mauve.dashboard.first_numbers import first_numbers, is_onboarding
-from mauve.dashboard.reconstructed import reconstructed_in
+from mauve.dashboard.context import (
+    MemberContext,
+    ParameterProblem,
+    environment_of,
+    environment_parameters,
+    shown_project,
+)
+from mauve.dashboard.pages.apps import first_numbers, is_onboarding
+from mauve.dashboard.pages.imports import reconstructed_in
 from mauve.dashboard.refreshing import as_of, refresh
-from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.request import ParameterProblem
+from mauve.dashboard.rendering import page, project_page, see_other
 from mauve.metrics.questions import NAME_CHARACTERS_MAX, Question
 from mauve.query.numbers import Answers
 
@@ -26,18 +31,16 @@ def show_app(context: MemberContext) -> Response:
     questions = questions_of(context)
     asked = _all_questions(questions)
     answers = answers_about(context, app, asked)
-    return page(
+    return project_page(
         context,
         "app.html",
-        app=app,
+        app,
         figures=figures_from(questions, answers),
         charts=charts_from(questions, answers),
         as_of=as_of(answers, asked),
         answers=answers,
         reconstructed=reconstructed_in(context, [questions.project], questions.period).get(questions.project),
         period=questions.period,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
     )
 
 

@@ -8,14 +8,14 @@ from typing import Final
 
 from starlette.responses import Response
 
+from mauve.core.text import money
 from mauve.dashboard.charts.chart import Chart, event_chart
 from mauve.dashboard.charts.figures import ProjectQuestions
-from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
+from mauve.dashboard.context import MemberContext, environment_parameters, shown_project
 from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of, refresh_about
 from mauve.dashboard.pages.ingest_health import health_of
 from mauve.dashboard.refreshing import as_of
-from mauve.dashboard.rendering import page, see_other
-from mauve.dashboard.text import money
+from mauve.dashboard.rendering import page, project_page, see_other
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import METRICS
 from mauve.query.numbers import Answers, Numbers
@@ -58,22 +58,19 @@ def show_events(context: MemberContext) -> Response:
     names = questions.now("event_names")
     asked = [names, *_series_of(questions, name)]
     answers = answers_about(context, app, asked)
-    health = health_of(context, app, questions.project, questions.period.window)
-    return page(
+    return project_page(
         context,
         "events.html",
-        app=app,
+        app,
         names=answers.rows(names),
         names_shown=NAMES_SHOWN,
         name=name,
         chart=_chart(questions, name, answers),
         latest=latest_arrivals(context.parts.numbers, questions.project),
-        health=health,
+        health=health_of(context, questions.project, questions.period.window),
         as_of=as_of(answers, asked),
         answers=answers,
         period=questions.period,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
     )
 
 

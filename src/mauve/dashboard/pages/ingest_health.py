@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.control.keys import list_keys
-from mauve.core.app import App
-from mauve.core.credential import KeyKind
 from mauve.core.problems import RejectionCode
 from mauve.core.window import Window
 from mauve.dashboard.context import MemberContext
@@ -67,7 +64,7 @@ class IngestHealth:
 
 
 _ITEM, _REQUEST = "item", "request"
-_REASONS: Final[Mapping[RejectionCode, str]] = {
+REASONS: Final[Mapping[str, str]] = {
     RejectionCode.NAME: "name is missing, empty, too long or not a string",
     RejectionCode.USER: "user is not a string or is too long",
     RejectionCode.ID: "id is missing, not a string, or too long",
@@ -116,20 +113,12 @@ _WARNINGS: Final = {
 }
 
 
-def health_of(context: MemberContext, app: App, project: str, window: Window) -> IngestHealth | None:
+def health_of(context: MemberContext, project: str, window: Window) -> IngestHealth | None:
     """Return the ingest statistics of a window; None if unavailable."""
     try:
-        counts = context.parts.ingest_stats.counts(project, window)
-        # Ids of earlier releases carry no kind of key: do not warn about a key that does not exist.
-        if SUPPRESSED in {each.word for each in counts} and not _has_publishable_key(context, app):
-            counts = [each for each in counts if each.word != SUPPRESSED]
-        return health_from(counts)
+        return health_from(context.parts.ingest_stats.counts(project, window))
     except StoreUnavailableError:
         return None
-
-
-def _has_publishable_key(context: MemberContext, app: App) -> bool:
-    return any(key.kind is KeyKind.PUBLISHABLE for key in list_keys(context.control, app))
 
 
 def health_from(counts: Sequence[IngestCount]) -> IngestHealth:
@@ -184,16 +173,9 @@ def _quoted(text: str) -> str:
     return f"\N{LEFT DOUBLE QUOTATION MARK}{text}\N{RIGHT DOUBLE QUOTATION MARK}"
 
 
-def reason_text(code: str) -> str:
-    """Describe a rejection code. Counts of earlier versions may carry codes that are no longer in use."""
-    if code not in set(RejectionCode):
-        return f"recorded by an earlier version as {_quoted(code)}"
-    return _REASONS[RejectionCode(code)]
-
-
 def _rejected_from(counted: IngestCount) -> RejectedCount | None:
     kind, _, reason = counted.word.partition(":")
     if kind not in _KINDS:
         return None
-    text = reason_text(reason) if kind == REJECTED else words(reason).lower()
+    text = REASONS.get(reason, reason) if kind == REJECTED else words(reason).lower()
     return RejectedCount(_KINDS[kind], text, counted.count, counted.last_at)

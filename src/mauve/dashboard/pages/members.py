@@ -9,7 +9,7 @@ from mauve.control import operator, people
 from mauve.control.links import MintedLink
 from mauve.core.user import Role, User, roles_within
 from mauve.dashboard.context import MemberContext
-from mauve.dashboard.pages.keys import minter_names
+from mauve.dashboard.pages.credentials import minter_names
 from mauve.dashboard.rendering import page, see_other
 from mauve.stores.catalog import Minted
 

@@ -1,9 +1,8 @@
 """The start page: the figures of every app in a table, and their totals."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from starlette.responses import Response
@@ -13,12 +12,15 @@ from mauve.core.window import today_at
 from mauve.dashboard.charts.figures import Figure, Figures, ProjectQuestions, figures_from, sum_figures
 from mauve.dashboard.charts.periods import Period, period_from
 from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, project_of
-from mauve.dashboard.first_numbers import awaits_first_event
-from mauve.dashboard.reconstructed import Reconstructed, reconstructed_in
+from mauve.dashboard.pages.apps import awaits_first_event
+from mauve.dashboard.pages.imports import Reconstructed, reconstructed_in
 from mauve.dashboard.refreshing import as_of, refresh
 from mauve.dashboard.rendering import page, see_other
 from mauve.metrics.questions import Question
 from mauve.query.numbers import Answers
+
+_MONEY: Final = ("revenue", "mrr")
+SORTS: Final = ("name", "mau", "dau", "signups", *_MONEY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ def show_overview(context: MemberContext) -> Response:
         context,
         "overview.html",
         apps=apps,
-        rows=sorted(rows, key=SORTS[sort](rows)),
+        rows=sorted_rows(rows, sort),
         totals=totals,
         as_of=as_of(answers, _all_questions(questions)),
         reconstructed=_reconstructed(context, questions, period),
@@ -131,49 +133,25 @@ def _money_total(several: Iterable[Sequence[Figure] | None]) -> list[Figure] | N
     return [sum_figures([each for each in figures if each.currency == currency]) for currency in currencies]
 
 
-SortKey = Callable[[AppRow], tuple[object, ...]]
+def sorted_rows(rows: Sequence[AppRow], sort: str) -> list[AppRow]:
+    """Sort by name, or by a figure, highest first; unknown counts come last.
+
+    Money is sorted by the amount in the most common currency, then by the next one.
+    """
+    found = [figure for row in rows for figure in _figures(row, sort)]
+    common = Counter(figure.currency for figure in found).items()
+    currencies = [currency for currency, _ in sorted(common, key=lambda item: (-item[1], item[0] or ""))]
+
+    def key(row: AppRow) -> tuple[object, ...]:
+        amounts = {figure.currency: figure.now for figure in _figures(row, sort)}
+        missing = 0 if sort in _MONEY else -1
+        return (*(-amounts.get(each, missing) for each in currencies), row.app.name.casefold(), row.app.app_id)
+
+    return sorted(rows, key=key)
 
 
-def _by_name(_rows: Sequence[AppRow]) -> SortKey:
-    return lambda row: (row.app.name.casefold(), row.app.app_id)
-
-
-def _by_count(field: str) -> Callable[[Sequence[AppRow]], SortKey]:
-    """Sort by a count, highest first; unknown counts come last."""
-
-    def key_for(_rows: Sequence[AppRow]) -> SortKey:
-        def key(row: AppRow) -> tuple[object, ...]:
-            figure: Figure | None = getattr(row.figures, field)
-            return (-figure.now if figure else 1, row.app.name.casefold(), row.app.app_id)
-
-        return key
-
-    return key_for
-
-
-def _by_money(field: str) -> Callable[[Sequence[AppRow]], SortKey]:
-    """Sort by the amount in the most common currency, highest first, then by the next currency."""
-
-    def key_for(rows: Sequence[AppRow]) -> SortKey:
-        found = Counter(figure.currency for row in rows for figure in getattr(row.figures, field) or ())
-        order = [currency for currency, _ in sorted(found.items(), key=lambda item: (-item[1], item[0] or ""))]
-
-        def key(row: AppRow) -> tuple[object, ...]:
-            amounts = {figure.currency: figure.now for figure in getattr(row.figures, field) or ()}
-            return (*(-amounts.get(currency, 0) for currency in order), row.app.name.casefold(), row.app.app_id)
-
-        return key
-
-    return key_for
-
-
-SORTS: Final[Mapping[str, Callable[[Sequence[AppRow]], SortKey]]] = MappingProxyType(
-    {
-        "name": _by_name,
-        "mau": _by_count("mau"),
-        "dau": _by_count("dau"),
-        "signups": _by_count("signups"),
-        "revenue": _by_money("revenue"),
-        "mrr": _by_money("mrr"),
-    }
-)
+def _figures(row: AppRow, name: str) -> Sequence[Figure]:
+    if name in _MONEY:
+        return getattr(row.figures, name) or ()
+    figure = getattr(row.figures, name, None)
+    return [] if figure is None else [figure]

@@ -1,25 +1,30 @@
-"""The payments page of an app: the list of payments, latest first."""
+"""The payments page of an app: the list of payments, latest first, and those that count twice."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from starlette.responses import Response
 
-from mauve.core.biller import BILLER_NAMES
+from mauve.core.biller import BILLER_NAMES, other_ids
 from mauve.core.money import is_currency
 from mauve.core.window import today_at
 from mauve.dashboard.charts.periods import Period, period_from
-from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
+from mauve.dashboard.context import (
+    MemberContext,
+    ParameterProblem,
+    shown_project,
+)
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
-from mauve.dashboard.rendering import page
-from mauve.dashboard.request import ParameterProblem
+from mauve.dashboard.rendering import project_page
 from mauve.dashboard.text import instant
-from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.ingest.webhooks.parsed import DeliveryWarning
 from mauve.stores.ledger import CLIENT
 from mauve.stores.ledger.payment_list import ListedPayment, PaymentFilter, PaymentPosition, PaymentReader
 
+LOOKED_AT: Final = 500
+"""The number of latest rows to compare. If two sources are in use, both are among the latest."""
+_SHOWN: Final = 3
 PAGE_ROWS: Final = 50
 SOURCES: Final[Mapping[str, str]] = {CLIENT: "API", **BILLER_NAMES}
 _FILTERS: Final = ("currency", "source", "user", "id")
@@ -28,19 +33,36 @@ _MS_DIGITS_MAX: Final = 18  # more would not fit into 64 bits
 _TITLES: Final = ("time", "amount_minor_units", "currency", "kind", "user", "id", "source", "fee_unknown")
 
 
+class _Listed(Protocol):
+    @property
+    def id(self) -> str: ...
+
+
+T = TypeVar("T", bound=_Listed)
+
+
+def twins_among(
+    latest: Sequence[T], with_ids: Callable[[Sequence[str]], Sequence[T]], count_twice: Callable[[T, T], bool]
+) -> list[tuple[T, T]]:
+    """Return a few pairs that count twice, each with the plain id first and the biller's second."""
+    known = {each.id: each for each in latest}
+    missing = {other for id_ in known for other in other_ids(id_)} - known.keys()
+    known |= {each.id: each for each in with_ids(sorted(missing))} if missing else {}
+    pairs = ((each, known[other]) for id_, each in known.items() for other in other_ids(id_) if other in known)
+    return [(one, two) for one, two in pairs if len(one.id) < len(two.id) and count_twice(one, two)][:_SHOWN]
+
+
 def show_payments(context: MemberContext) -> Response:
     app, period = context.app(), period_from(context.query, today_at(context.now_ms))
     project, chosen = shown_project(context, app), _filter_from(context, period)
     found = context.parts.payments.page(project, chosen, _position(context.asked("after")), PAGE_ROWS + 1)
     shown = found[:PAGE_ROWS]
     latest = context.parts.payments.page(project, PaymentFilter(period.window), None, LOOKED_AT)
-    return page(
+    return project_page(
         context,
         "payments.html",
-        app=app,
+        app,
         period=period,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
         chosen={name: value for name in _FILTERS if (value := context.asked(name).strip())},
         payments=shown,
         twins=twins_among(latest, partial(context.parts.payments.with_ids, project), _from_two_sources),

@@ -1,43 +1,92 @@
 """CSV files: any metric day by day, and the lists of payments and subscriptions.
 
-Money is in minor units, and the column's name says so. A file is named after the app, its content and the period.
+A file is sent piece by piece, so that a slow client holds only one piece, for a limited time. Money is in minor units,
+and the column's name says so. A file is named after the app, its content and the period.
 """
 
+import asyncio
 import csv
 import io
 import re
+import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from http import HTTPStatus
 from itertools import islice
 from typing import Any, Final
 
+import structlog
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from mauve.core.app import App, Environment
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window
 from mauve.dashboard.charts.figures import ProjectQuestions
 from mauve.dashboard.context import MemberContext, environment_of
-from mauve.dashboard.files import FileResponse, Pieces
 from mauve.dashboard.pages.app import answers_about, event_name_of, questions_of
 from mauve.dashboard.rendering import SECURITY_HEADERS
 from mauve.metrics.questions import Question
 from mauve.metrics.registry import Metric, metric_named
 from mauve.metrics.summaries import Rows, by_currency, by_day
 from mauve.query.ask import cannot_be_read
+from mauve.stores.cancellation import deadline_at
 from mauve.web.compression import accepts_gzip, gzipped_pieces
 
+PIECE_S_MAX: Final = 10.0
+"""The time limit for reading a piece from the store, and for the client to receive it."""
 ROWS_MAX: Final = 1_000_000
 """Per file. A longer file is cut, and its last line says so."""
 PIECE_ROWS: Final = 500  # read and sent together
 _CUT: Final = "cut here: choose a shorter period, or filter, for the rest"
-
 # A spreadsheet would run text that starts with one of these as a formula, and clients choose names and ids.
 _FORMULA_STARTS: Final = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")  # the last four are full-width
 _MONEY: Final = frozenset({"revenue", "volume", "mrr"})
 _NOT_IN_A_SLUG: Final = re.compile(r"[^a-z0-9]+")
 
 Cell = str | int | None
+Pieces = Generator[bytes, None, None]
+
+log = structlog.get_logger()
+
+
+class FileResponse(Response):
+    """A file whose pieces are generated in a thread, each after the client has received the previous one.
+
+    If a piece fails or is not received in time, the connection is closed, so that the client notices the truncation.
+    """
+
+    def __init__(self, pieces: Pieces, headers: Mapping[str, str]) -> None:
+        super().__init__(status_code=HTTPStatus.OK, headers=headers)
+        del self.headers["content-length"]  # It is not known yet.
+        self._pieces = pieces
+        self._threads: Executor | None = None
+        self._on_end: Callable[[], None] = lambda: None
+
+    def run_in(self, threads: Executor, on_end: Callable[[], None]) -> None:
+        """Set the threads that generate the pieces, and a function that is always called at the end."""
+        self._threads, self._on_end = threads, on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - the interface
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            while scope["method"] != "HEAD" and (piece := await self._next_piece()):
+                message = {"type": "http.response.body", "body": piece, "more_body": True}
+                await asyncio.wait_for(send(message), PIECE_S_MAX)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            log.warning("file_not_taken", timeout_s=PIECE_S_MAX)
+        finally:
+            self._pieces.close()
+            self._on_end()
+
+    async def _next_piece(self) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._make_piece)
+
+    def _make_piece(self) -> bytes:
+        with deadline_at(time.monotonic() + PIECE_S_MAX):
+            return next(self._pieces, b"")
 
 
 def show_sheet(context: MemberContext) -> Response:

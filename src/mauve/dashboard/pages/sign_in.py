@@ -1,11 +1,14 @@
-"""Sign in and sign out."""
+"""Sign in and out, one-time links, and the account page: change the password, list and end sessions."""
 
+from http import HTTPStatus
 from typing import Final
 
 from starlette.responses import Response
 
-from mauve.access.passwords import matches, password_from
-from mauve.access.sessions import begin_session
+from mauve.access.passwords import CHARACTERS_MIN, matches, password_from
+from mauve.access.sessions import begin_session, is_expired
+from mauve.control import links
+from mauve.control.links import checked_hash
 from mauve.control.operator import RefusedError
 from mauve.core.problems import Code, Problem
 from mauve.core.user import EMAIL_CHARACTERS_MAX
@@ -13,6 +16,70 @@ from mauve.dashboard.context import Context, MemberContext
 from mauve.dashboard.rendering import page, see_other
 
 _HOME: Final = "/"
+
+
+def show_setup(context: Context) -> Response:
+    """Show the form if the link is valid. Opening the link does not use it up."""
+    try:
+        links.find_setup_link(context.control, context.path["secret"])
+    except Problem:
+        return _invalid_link(context)
+    return page(context, "set_up.html", characters_min=CHARACTERS_MIN)
+
+
+def set_up(context: Context) -> Response:
+    owner = links.make_first_owner(
+        context.control,
+        context.path["secret"],
+        context.field("organization"),
+        context.field("email"),
+        password_from(context.field("password")),
+    )
+    return start_session(context, owner.user_id)
+
+
+def show_password(context: Context) -> Response:
+    try:
+        _, holder = links.find_password_link(context.control, context.path["secret"])
+    except Problem:
+        return _invalid_link(context)
+    organization = context.control.catalog.organizations.find(holder.org_id)
+    return page(context, "set_password.html", holder=holder, organization=organization, characters_min=CHARACTERS_MIN)
+
+
+def set_password(context: Context) -> Response:
+    password = password_from(context.field("password"))
+    holder = links.set_password(context.control, context.path["secret"], password)
+    return start_session(context, holder.user_id)
+
+
+def _invalid_link(context: Context) -> Response:
+    return page(context, "invalid_link.html", HTTPStatus.NOT_FOUND)
+
+
+def show_account(context: MemberContext) -> Response:
+    sessions = context.control.catalog.sessions.all_of(context.user.user_id)
+    current = [session for session in sessions if not is_expired(session, context.member.at)]
+    return page(context, "account.html", sessions=current, characters_min=CHARACTERS_MIN)
+
+
+def change_password(context: MemberContext) -> Response:
+    """Change the password, end every session, and start a new one in this browser."""
+    user, control = context.user, context.control
+    check_attempts(context, user.email)
+    account = control.catalog.passwords.find(user.email)
+    if account is None or not matches(password_from(context.field("current")), account.password_hash):
+        raise RefusedError("The current password is wrong.")
+    control.catalog.passwords.replace(user.user_id, checked_hash(password_from(context.field("password")), user.email))
+    credential = begin_session(
+        control.catalog.sessions, user.user_id, context.agent, context.now_ms, control.randomness
+    )
+    return context.parts.cookie.set(see_other("/account", done="password-changed"), credential)
+
+
+def end_session(context: MemberContext) -> Response:
+    context.control.catalog.sessions.end(context.user.user_id, context.path["session_id"])
+    return see_other("/account", done="session-ended")
 
 
 def show_sign_in(context: Context) -> Response:

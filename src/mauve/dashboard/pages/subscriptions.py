@@ -11,12 +11,15 @@ from starlette.responses import Response
 
 from mauve.core.subscriptions import likely_status
 from mauve.core.window import Window, today_at
-from mauve.dashboard.context import MemberContext, environment_of, environment_parameters, shown_project
+from mauve.dashboard.context import (
+    MemberContext,
+    ParameterProblem,
+    shown_project,
+)
+from mauve.dashboard.pages.payments import LOOKED_AT, twins_among
 from mauve.dashboard.pages.sheets import PIECE_ROWS, ROWS_MAX, sheet, sheet_name
-from mauve.dashboard.rendering import page
-from mauve.dashboard.request import ParameterProblem
+from mauve.dashboard.rendering import project_page
 from mauve.dashboard.text import instant, listed
-from mauve.dashboard.twins import LOOKED_AT, twins_among
 from mauve.stores.ledger.subscription_list import (
     CurrentSubscription,
     SubscriptionOrder,
@@ -44,12 +47,10 @@ def show_subscriptions(context: MemberContext) -> Response:
     found = reader.summary(project, query, PAGE_ROWS + 1, _COUNTS_MAX)
     shown = found.subscriptions[:PAGE_ROWS]
     latest = reader.page(project, SubscriptionQuery(), LOOKED_AT)
-    return page(
+    return project_page(
         context,
         "subscriptions.html",
-        app=app,
-        environment=environment_of(context),
-        environment_query=environment_parameters(context),
+        app,
         mrr=found.mrr,
         counts=found.counts,
         statuses=sorted({each.status for each in found.counts if each.status}),

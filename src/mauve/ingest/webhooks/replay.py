@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import BinaryIO, Final, Protocol
+from typing import Final, Protocol
 
 from mauve.ingest.webhooks.billers import parse_delivery
-from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 from mauve.ingest.webhooks.entries import Endpoint, as_claimed, map_delivery
 from mauve.ingest.webhooks.parsed import DeliveryWarning, SkippedEvent
 from mauve.stores.deliveries import DeliveryResult
@@ -65,14 +64,6 @@ def replay(lines: Iterable[bytes], endpoint: Endpoint, recorder: Recorder, now_m
         for entry, outcomes in zip(group, recorder.record(group), strict=True):
             _add_to_summary(summary, entry, outcomes)
     return summary
-
-
-def lines_in(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines. Cut a line that is longer than any delivery, so that it is not a valid event."""
-    while line := file.readline(BODY_BYTES_MAX):
-        yield line
-        while not line.endswith(b"\n") and (line := file.readline(BODY_BYTES_MAX)):
-            pass
 
 
 def _entries_in(lines: Iterable[bytes], endpoint: Endpoint, now_ms: int, summary: Summary) -> Iterator[Entry]:

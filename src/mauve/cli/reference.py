@@ -1,12 +1,13 @@
-"""`mauve completion`."""
+"""`mauve openapi` and `mauve completion`."""
 
 from pathlib import Path
 from typing import Final
 
 import click
+import msgspec
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
-from mauve.cli.options import quiet_options
+from mauve.cli.options import data_options, quiet_options
 from mauve.cli.output import print_result
 
 _SHELLS: Final[dict[str, type[ShellComplete]]] = {"bash": BashComplete, "zsh": ZshComplete, "fish": FishComplete}
@@ -28,3 +29,14 @@ def completion(context: click.Context, *, shell: str, data: Path | None, as_json
     del data  # Every command takes it; the script does not depend on it.
     script = _SHELLS[shell](context.find_root().command, {}, "mauve", _VARIABLE).source()
     print_result(script, as_json=as_json, text=script.rstrip("\n"))
+
+
+@click.command()
+@data_options
+def openapi(*, data: Path | None, as_json: bool) -> None:
+    """Print the API reference as an OpenAPI document, as `GET /openapi.json` serves it."""
+    from mauve.openapi.document import document  # noqa: PLC0415 - slow to import
+
+    del data  # Every command accepts it; the document does not depend on it.
+    described = document()
+    print_result(described, as_json=as_json, text=msgspec.json.format(msgspec.json.encode(described)).decode())
