@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 import structlog
@@ -13,9 +13,6 @@ from sqlalchemy import Table, event
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.exc import OperationalError
-
-if TYPE_CHECKING:
-    pass
 
 CONNECTIONS_MAX: Final = 16  # of one pool
 STATEMENT_S_MAX: Final = 8.0  # on a server; a request may need several, and must be answered within 20 s
@@ -43,15 +40,14 @@ class Dialect(Protocol):
         ...
 
     def writing(self) -> sa.Connection:
-        """Return a connection on which a write transaction begins with `begin()`."""
+        """Return a connection on which a write transaction begins with `begin()`.
+
+        With the option `EXPENDABLE`, it commits without waiting for the disk.
+        """
         ...
 
     def limit_statements(self, connection: sa.Connection, seconds: float) -> AbstractContextManager[None]:
         """Cancel statements in the block after this time."""
-        ...
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        """Commit this transaction without waiting for the disk."""
         ...
 
     def check_server(self, connection: sa.Connection) -> None:
@@ -81,6 +77,7 @@ class Dialect(Protocol):
         ...
 
 
+EXPENDABLE: Final = "mauve_expendable"
 _WRITING: Final = "mauve_writing"
 _LOCK_POLL_MS: Final = 3  # SQLite tries after 1 ms and 2 ms, then gives up
 _JOURNAL_WAIT_MS: Final = 50
@@ -112,9 +109,6 @@ class Sqlite:
             yield
         finally:
             driver.set_progress_handler(None, 0)
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        """Do nothing: in SQLite, this is a setting of the whole file."""
 
     def check_server(self, connection: sa.Connection) -> None:
         """Do nothing: SQLite comes with Python."""
@@ -178,13 +172,20 @@ def _sqlite_engine(url: sa.URL, patience_s: float) -> sa.Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        writing = connection.get_execution_options().get(_WRITING, False)
-        if writing:
+        options = connection.get_execution_options()
+        if options.get(_WRITING, False):
+            _set_synchronous(connection, "NORMAL" if options.get(EXPENDABLE, False) else "FULL")
             _begin_writing(connection, patience_s)
         else:
             connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _set_synchronous(connection: sa.Connection, level: str) -> None:
+    if connection.info.get("synchronous", "FULL") != level:
+        connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        connection.info["synchronous"] = level
 
 
 def _begin_writing(connection: sa.Connection, patience_s: float) -> None:
