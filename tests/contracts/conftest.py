@@ -15,12 +15,11 @@ from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import SqlLedgerWriter
-from mauve.stores.limits.accepted_files import FileAcceptedCounts
+from mauve.stores.limits.accepted import AcceptedExchange, FileAcceptedCounts
 from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.sql.database import Database, machine_time, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
 from mauve.stores.sql.processes import SqlAcceptedCounts
-from mauve.stores.usage import AcceptedExchange
 from mauve.stores.warehouse.chdb.connection import Connection
 from mauve.stores.warehouse.server.schema import migrate as migrate_warehouse
 from mauve.stores.warehouse.server.server import (

@@ -7,7 +7,7 @@ nothing here.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -23,15 +23,17 @@ from mauve.core.problems import Code, Problem
 from mauve.core.window import period_ends_at, period_of
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.usage import UsageReader
-from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of, stream_of
+from mauve.stores.limits.accepted import AcceptedExchange, CountedUsage
+from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, number_of, stream_of
 from mauve.stores.published import PublishedOrganization
-from mauve.stores.usage import AcceptedExchange, CountedUsage
 
 REFRESH_EVERY_S: Final = 0.25
 # Bound one step of a recount: the usage of other processes must be read in between.
 RECOUNT_RECORDS_MAX: Final = 20_000
 RECOUNT_BYTES_MAX: Final = 64 * 2**20
 _NOTHING_COUNTED: Final = CountedUsage("", {}, {}, (), 0)
+
+ReadRecords = Callable[[int, int], Iterator[LogRecord]]  # after, through
 
 log = structlog.get_logger()
 
@@ -41,7 +43,7 @@ class OwnStream(NamedTuple):
 
     number: int
     writer: OwnLogWriter
-    reader: StreamReader
+    records: ReadRecords
 
 
 class UsageSnapshot(NamedTuple):
@@ -107,9 +109,9 @@ class Recount:
         self.is_done = False
         self._records: Iterator[LogRecord] | None = None
 
-    def count_more(self, stream: StreamReader, position: int) -> None:
+    def count_more(self, records: ReadRecords, position: int) -> None:
         """Count the next records after the position."""
-        self._records = self._records or stream.records(position, self.through)
+        self._records = self._records or records(position, self.through)
         size = 0
         for _ in range(RECOUNT_RECORDS_MAX):
             record = next(self._records, None)
@@ -252,7 +254,7 @@ class EventCaps:
             self._share(job.accepted)
             snapshot = self._other_usage.read(job.capped, job.period)
             if self._stream is not None and job.recount is not None:
-                job.recount.count_more(self._stream.reader, snapshot.positions.get(self._stream.number, 0))
+                job.recount.count_more(self._stream.records, snapshot.positions.get(self._stream.number, 0))
         except Exception as error:  # noqa: BLE001 - whatever failed, the next refresh may succeed
             if self._is_current:
                 log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {REFRESH_EVERY_S} s")

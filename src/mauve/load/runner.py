@@ -19,7 +19,7 @@ from mauve.load.lease import LoaderLease
 from mauve.load.loader import Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError, LoadLedger
-from mauve.stores.log import MIXED_STREAM, LogReader, StreamReader
+from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
@@ -42,7 +42,6 @@ class LoadParts:
     source: LogReader
     ledger: LoadLedger
     note_first_event: Callable[[str, int], None]
-    streams: Callable[[], Mapping[int, StreamReader]]  # read-only
     close: Callable[[], None]
 
 
@@ -228,7 +227,7 @@ class LoadRunner:
             while self._load_range(loader) and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
-            while not loader.has_loaded(held_back) or not are_loaded(ends, parts.ledger, parts.streams()):
+            while not loader.has_loaded(held_back) or not are_loaded(ends, parts.ledger, parts.source):
                 self._refuse_if_stopping()
                 time.sleep(_RETRY_S)
                 self._load_range(loader)
@@ -252,7 +251,7 @@ class LoadRunner:
     def _others_have_loaded(self, parts: LoadParts, ends: Mapping[int, int]) -> bool:
         """Wait until another machine has loaded up to these ends; return False if this one has to load."""
         gives_up_at = time.monotonic() + _OTHER_LOADER_S_MAX
-        while not are_loaded(ends, parts.ledger, parts.streams()):
+        while not are_loaded(ends, parts.ledger, parts.source):
             self._refuse_if_stopping()
             if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError("another machine is loading and has not caught up in time: try again later")

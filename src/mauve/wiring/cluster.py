@@ -12,7 +12,7 @@ from mauve.stores.ledger.load_lease import SqlLeaseStore
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.sql.migrate import CATALOG, program_name
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.log import open_log_reader, stream_readers
+from mauve.wiring.log import open_log_reader
 from mauve.wiring.paths import machine_path
 
 
@@ -39,7 +39,7 @@ def loading_now(settings: Settings, clock: Clock) -> Loading:
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         leases = SqlLeaseStore(database)
         turn, renewed_s_ago = leases.current(), max(0.0, leases.renewed_s_ago(TTL_S))
-        oldest = oldest_waiting_at(SqlLoadLedger(database), stream_readers(settings, log))
+        oldest = oldest_waiting_at(SqlLoadLedger(database), log)
     waiting_s = 0.0 if oldest is None else max(0.0, (clock.now_us() - oldest) / 1_000_000)
     if turn is None:
         return Loading(None, is_this=False, renewed_s_ago=renewed_s_ago, waiting_s=waiting_s)

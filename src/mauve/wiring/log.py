@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,9 +21,9 @@ from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.ledger.recovery import keep_dead_letters
-from mauve.stores.log import LogReader, LogWriter, StreamReader
+from mauve.stores.log import LogReader, LogWriter
 from mauve.stores.log.files.maintenance import SegmentLogMaintenance
-from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.segments import continue_after, ends_before, list_segments, list_streams, stream_directory
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.maintenance import LogMaintenance
@@ -129,7 +130,7 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
         own = SegmentLogWriter(
             path, stream, segment_bytes=settings.segment_bytes, budget_bytes=settings.backlog_bytes_max
         )
-        return own, OwnStream(stream, own, SegmentStreamReader(path, stream))
+        return own, OwnStream(stream, own, partial(SegmentLogReader(path).records, stream))
     from mauve.stores.log.nats.log_writer import NatsLogWriter
 
     writer = NatsLogWriter(settings.stream_url, first=stream)
@@ -190,15 +191,6 @@ def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> Log
     if settings.stream_url is None:
         return SegmentLogReader(log_path(settings.data))
     return _open_nats_reader(settings, settings.stream_url, call_s_max)
-
-
-def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamReader]:
-    """Return a read-only reader of each stream."""
-    if settings.stream_url is None:
-        return {stream: SegmentStreamReader(log_path(settings.data), stream) for stream in reader.streams()}
-    from mauve.stores.log.nats.log_reader import NatsStreamReader
-
-    return {stream: NatsStreamReader(reader, stream) for stream in reader.streams()}
 
 
 def has_local_log(data: Path) -> bool:

@@ -13,10 +13,10 @@ from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.window import period_of
 from mauve.stores.ledger.schema import event_outbox, event_outbox_head, first_seen, load_positions, usage
+from mauve.stores.limits.accepted import CountedUsage, PendingEvents
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.dialects import upsert
-from mauve.stores.usage import CountedUsage, PendingEvents
 
 _ORGANIZATIONS_AT_ONCE: Final = 500
 _ROWS_AT_ONCE: Final = 256

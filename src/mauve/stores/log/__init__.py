@@ -99,16 +99,6 @@ class OwnLogWriter(LogWriter, Protocol):
         ...
 
 
-class StreamReader(Protocol):
-    """Reads one stream without changing it, while its writer and the loader continue.
-
-    - `records` yields whole records above `after`, up to and including `through`, in order.
-    - Records trimmed during the read may be missing.
-    """
-
-    def records(self, after: int, through: int) -> Iterator[LogRecord]: ...
-
-
 class LogReader(Protocol):
     """The loader's reader of every stream.
 
@@ -122,6 +112,13 @@ class LogReader(Protocol):
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         """Return records up to `bytes_max`, but at least one if there is any."""
+        ...
+
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        """Yield whole records above `after`, up to and including `through`, in order, without changing anything.
+
+        The stream's writer and the loader may continue; records trimmed during the read may be missing.
+        """
         ...
 
     def last_number(self, stream: int) -> int:

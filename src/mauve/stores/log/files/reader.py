@@ -90,6 +90,21 @@ class SegmentLogReader:
             self._sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
         return records
 
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        directory = stream_directory(self._root, stream)
+        segments = list_segments(self._disk, directory)
+        older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
+        for segment in [*older, *segments[-1:]]:
+            try:
+                with open_segment(self._disk, directory, segment) as file:
+                    for frame in file.frames():
+                        if frame.number > through:
+                            return
+                        if frame.number > after:
+                            yield LogRecord(frame.number, frame.payload)
+            except FileNotFoundError:
+                continue  # Already loaded and recycled.
+
     def last_number(self, stream: int) -> int:
         return highest_number(self._disk, stream_directory(self._root, stream))
 
@@ -246,29 +261,3 @@ class SegmentLogReader:
             return False
         with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
             return all(frame.number <= through for frame in file.frames(offset, number))
-
-
-class SegmentStreamReader:
-    def __init__(self, root: Path, stream: int, *, disk: Disk = LOCAL_DISK) -> None:
-        self._directory = stream_directory(root, stream)
-        self._disk = disk
-
-    def records(self, after: int, through: int) -> Iterator[LogRecord]:
-        for segment in self._segments(after, through):
-            try:
-                yield from self._records_in(segment, after, through)
-            except FileNotFoundError:
-                continue  # Already loaded and recycled.
-
-    def _segments(self, after: int, through: int) -> list[Segment]:
-        segments = list_segments(self._disk, self._directory)
-        older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
-        return [segment for segment in [*older, *segments[-1:]] if segment.first <= through]
-
-    def _records_in(self, segment: Segment, after: int, through: int) -> Iterator[LogRecord]:
-        with open_segment(self._disk, self._directory, segment) as file:
-            for frame in file.frames():
-                if frame.number > through:
-                    return
-                if frame.number > after:
-                    yield LogRecord(frame.number, frame.payload)

@@ -11,7 +11,7 @@ import structlog
 
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import LogReader, LogRecord, Lost, Reach
+from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.log.nats.connection import Connection, LoopThread
 from mauve.stores.log.nats.groups import (
     DamagedGroupError,
@@ -105,6 +105,16 @@ class NatsLogReader:
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         return self._run(stream, self._read(stream, after, bytes_max), []) if stream in self._progress else []
+
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        bytes_max = 1  # Often only the first record is needed.
+        while batch := self.read(stream, after, bytes_max):
+            bytes_max = _BATCH_BYTES_MAX
+            for record in batch:
+                if record.number > through:
+                    return
+                yield record
+            after = batch[-1].number
 
     def last_number(self, stream: int) -> int:
         return first_number(self._state_now(stream).last_seq + 1) - 1
@@ -355,21 +365,3 @@ class NatsLogReader:
         self._note_found(stream, sequence)
         records = self._records_of(stream, found)
         return bool(records) and records[-1].number > after
-
-
-class NatsStreamReader:
-    """Reads one stream for callers other than the loader."""
-
-    def __init__(self, reader: LogReader, stream: int) -> None:
-        self._reader = reader
-        self._stream = stream
-
-    def records(self, after: int, through: int) -> Iterator[LogRecord]:
-        bytes_max = 1  # Often only the first record is needed.
-        while batch := self._reader.read(self._stream, after, bytes_max):
-            bytes_max = _BATCH_BYTES_MAX
-            for record in batch:
-                if record.number > through:
-                    return
-                yield record
-            after = batch[-1].number
