@@ -1,8 +1,6 @@
 """Requests to the leader of a stream, which may be lost while one is elected."""
 
 import asyncio
-import math
-from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import msgspec
@@ -87,7 +85,7 @@ RECENT_S, LONG_AGO_S = LEADER_CONTACT_S_MAX - 0.1, LEADER_CONTACT_S_MAX + 0.1
 def a_cluster(*silent_s, leader="n0", current=True):
     """What a server says of the others: for how long each was silent."""
     peers = [Peer(f"n{place}", current, int(each * 1e9)) for place, each in enumerate(silent_s, 1)]
-    return Cluster("cluster", leader, None, peers)
+    return Cluster("cluster", leader, peers)
 
 
 @pytest.mark.parametrize(
@@ -108,15 +106,6 @@ def a_cluster(*silent_s, leader="n0", current=True):
 )
 def test_a_leader_counts_if_most_servers_follow_it(cluster, copies, is_led):
     assert cluster.is_led(copies) is is_led
-
-
-def test_how_long_a_leader_has_led_is_known_if_the_server_says_it():
-    now = datetime(2026, 11, 17, 12, tzinfo=UTC)
-    elected = Cluster("cluster", "n0", now - timedelta(seconds=2))
-    config, state = streams.StreamConfig(), StreamState()
-    assert StreamInfo(config, state, elected, now).led_for_s == 2
-    assert StreamInfo(config, state, Cluster(), now).led_for_s == math.inf
-    assert StreamInfo(config, state, elected).led_for_s == math.inf
 
 
 @pytest.mark.parametrize("not_led", [a_cluster(RECENT_S, RECENT_S, leader=""), a_cluster(LONG_AGO_S, LONG_AGO_S)])

@@ -53,8 +53,8 @@ def processes_connected(settings: Settings) -> list[str]:
 
     Raise if a server does not answer. This process must not be connected to NATS.
     """
-    from mauve.stores.log.nats.clients import connected_now  # noqa: PLC0415 - an extra
     from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.monitors import connected_now  # noqa: PLC0415 - an extra
 
     with closing(open_catalog_database(settings)) as database, database.reading() as tx:
         programs = [name for name in database.programs(tx) if name.startswith("mauve ")]
@@ -69,15 +69,16 @@ def processes_connected(settings: Settings) -> list[str]:
             f"the NATS monitoring endpoint {connected.silent[0]} does not answer, so it is unknown whether a "
             "process uses that server: start it, or name all monitoring endpoints in MAUVE_STREAM_MONITOR_URL"
         )
-    accepting = [f"a process at {each.ip} accepts events" for each in connected.clients if each.name == CLIENT_NAME]
-    return [*accepting, *(f"a process at {each.ip} uses NATS as '{each.name}'" for each in connected.clients), *found]
+    accepting = [f"a process at {each.ip} accepts events" for each in connected.processes if each.name == CLIENT_NAME]
+    return [*accepting, *(f"a process at {each.ip} uses NATS as '{each.name}'" for each in connected.processes), *found]
 
 
 def accepting_addresses(settings: Settings) -> list[str]:
     """Return the address of each process that can append to the log on NATS."""
-    from mauve.stores.log.nats.clients import addresses_of  # noqa: PLC0415 - an extra
     from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.monitors import connected_now  # noqa: PLC0415 - an extra
 
     if settings.stream_url is None:
         return []
-    return addresses_of(CLIENT_NAME, settings.stream_url, settings.stream_monitor_urls)
+    found = connected_now(settings.stream_url, settings.stream_monitor_urls).processes
+    return [each.ip for each in found if each.name == CLIENT_NAME]

@@ -73,7 +73,7 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
 
 def forget_streams(url: Secret, streams: Collection[int], installation: Installation) -> None:
     """Delete the remains of these streams on NATS: the next preparation creates new ones."""
-    from mauve.stores.log.nats.lost_streams import drop_streams
+    from mauve.stores.log.nats.servers import drop_streams
 
     drop_streams(url, streams)
     kept = {stream: id_ for stream, id_ in known_streams(installation).items() if stream not in streams}
@@ -90,7 +90,7 @@ def losses(settings: Settings, identity: str, positions: Mapping[int, int]) -> l
     """Describe each stream on NATS that is lost. The others are still written and loaded."""
     if settings.stream_url is None:
         return []
-    from mauve.stores.log.nats.lost_streams import find_streams
+    from mauve.stores.log.nats.servers import find_streams
     from mauve.stores.log.nats.streams import stream_name
 
     with closing(open_catalog_database(settings)) as database:
@@ -116,7 +116,7 @@ def stream_bytes_max(settings: Settings) -> int:
     """
     if settings.stream_url is None:
         return settings.backlog_bytes_max - settings.segment_bytes
-    from mauve.stores.log.nats.groups import RECORD_BYTES_MAX
+    from mauve.stores.log.nats.messages import RECORD_BYTES_MAX
     from mauve.stores.log.nats.streams import STREAMS
 
     return settings.backlog_bytes_max // len(STREAMS) - RECORD_BYTES_MAX
@@ -205,7 +205,7 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
     url = settings.stream_url
     if url is None:
         return SegmentLogMaintenance(log_path(settings.data), positions)
-    from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
+    from mauve.stores.log.nats.log_reader import NatsLogMaintenance
 
     return NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions)
 

@@ -160,8 +160,8 @@ class _Streams:
 
     @staticmethod
     def find(settings: Settings, identity: str, stored: Mapping[int, int]) -> "_Streams":
-        from mauve.stores.log.nats.lost_streams import MISSING, find_streams  # noqa: PLC0415 - an extra
-        from mauve.stores.log.nats.streams import STREAMS  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.servers import find_streams  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.streams import MISSING, STREAMS  # noqa: PLC0415 - an extra
 
         url = settings.stream_url or Secret("")
         with open_load_ledger(settings) as ledger:
@@ -178,8 +178,7 @@ class _Streams:
 
     def refuse_lost(self) -> None:
         """Refuse streams that would reuse the numbers of stored records: new records would never be stored."""
-        from mauve.stores.log.nats.lost_streams import GIVE_UP  # noqa: PLC0415 - an extra
-        from mauve.stores.log.nats.streams import stream_name  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.streams import GIVE_UP, stream_name  # noqa: PLC0415 - an extra
 
         for stream, loss in self.lost.items():
             raise MaintenanceRefusedError(f"the stream {stream_name(stream)} at MAUVE_STREAM_URL {loss}: {GIVE_UP}")

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -13,24 +13,29 @@ from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.log.nats.connection import Connection, LoopThread
-from mauve.stores.log.nats.groups import (
+from mauve.stores.log.nats.messages import (
     DamagedGroupError,
+    Message,
     NewerFormatError,
-    first_number,
-    sequence_of,
+    batch_from,
+    first_since,
+    from_leader,
     unpacked,
 )
-from mauve.stores.log.nats.lost_streams import GIVE_UP, MISSING, loss_of
-from mauve.stores.log.nats.messages import Message, batch_from, first_since, from_leader
 from mauve.stores.log.nats.streams import (
+    GIVE_UP,
+    MISSING,
     NOT_FOUND,
     STREAMS,
     ApiError,
     StreamInfo,
     StreamState,
     fills_its_part,
+    first_number,
     first_that_fits,
+    loss_of,
     purge,
+    sequence_of,
     stream_info,
     stream_name,
 )
@@ -365,3 +370,23 @@ class NatsLogReader:
         self._note_found(stream, sequence)
         records = self._records_of(stream, found)
         return bool(records) and records[-1].number > after
+
+
+class NatsLogMaintenance:
+    """Deletes loaded records without waiting for a trim."""
+
+    def __init__(self, open_reader: Callable[[], NatsLogReader], positions: Callable[[], Mapping[int, int]]) -> None:
+        self._open_reader = open_reader
+        self._positions = positions
+
+    def erase_damaged(self, text: str) -> int:
+        """Return 0: damaged messages exist only in the stream and are deleted with their neighbors."""
+        del text
+        return 0
+
+    def blank_loaded(self) -> bool:
+        positions = self._positions()
+        with closing(self._open_reader()) as reader:
+            for stream in reader.streams():
+                reader.trim_now(stream, positions.get(stream, 0))
+        return True

@@ -22,16 +22,8 @@ from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError, place_of
 from mauve.stores.log.nats.connection import Connection
-from mauve.stores.log.nats.groups import (
-    FORMAT,
-    FORMAT_HEADER,
-    GROUP_BYTES_MAX,
-    RECORD_BYTES_MAX,
-    RECORDS_MAX,
-    first_number,
-    packed,
-)
-from mauve.stores.log.nats.streams import STREAMS, stream_name, subject_of
+from mauve.stores.log.nats.messages import FORMAT, FORMAT_HEADER, GROUP_BYTES_MAX, RECORD_BYTES_MAX, packed
+from mauve.stores.log.nats.streams import RECORDS_MAX, STREAMS, first_number, stream_name, subject_of
 
 CLIENT_NAME: Final = "mauve log writer"  # as NATS shows it to operators
 WAIT_S_MAX: Final = 8.0
