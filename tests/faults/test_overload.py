@@ -21,7 +21,7 @@ from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.plane import IngestPlane
 from mauve.overload.admission import IN_FLIGHT_MAX, Admission
-from mauve.stores.disk import LocalDisk
+from mauve.stores.disk import Disk
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.paths import log_path
@@ -35,7 +35,7 @@ SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 9
 BUSY = {"ok": False, "error": "busy: nothing was stored, retry"}
 
 
-class HeldDisk(LocalDisk):
+class HeldDisk(Disk):
     """A disk whose syncs block until released."""
 
     def __init__(self):

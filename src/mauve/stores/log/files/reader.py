@@ -1,5 +1,6 @@
 """The reader of the segment log. It follows live writers in other processes only through their files."""
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
@@ -8,16 +9,18 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Final
 
-from mauve.stores.disk import LOCAL_DISK, Disk
+import structlog
+
+from mauve.stores.disk import LOCAL_DISK, Disk, write_all
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.log.files.backlog import waiting_bytes
-from mauve.stores.log.files.frames import PAYLOAD_BYTES_MAX, frame_bytes
-from mauve.stores.log.files.quarantine import DAMAGE_BYTES_MAX, Quarantine
 from mauve.stores.log.files.segments import (
     NUMBER_GAP,
+    PAYLOAD_BYTES_MAX,
     Frame,
     Segment,
     SegmentFile,
+    frame_bytes,
     highest_number,
     list_segments,
     list_streams,
@@ -25,6 +28,59 @@ from mauve.stores.log.files.segments import (
     recycle_segments,
     stream_directory,
 )
+
+FILES_MAX: Final = 100
+DAMAGE_BYTES_MAX: Final = 4 * 2**20
+QUARANTINE_FOLDER: Final = "quarantine"
+
+log = structlog.get_logger()
+
+
+class Quarantine:
+    """Reports each damaged location once, even if it is read repeatedly."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._reported: dict[Path, set[tuple[Segment, int]]] = {}
+        self.records = 0
+
+    def report(self, directory: Path, segment: Segment, offset: int, damaged: bytes, records: int) -> None:
+        reported = self._reported.setdefault(directory, set())
+        if (segment, offset) in reported:
+            return
+        reported.add((segment, offset))
+        self.records += records
+        kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", damaged)
+        log.error(
+            "log_record_damaged",
+            stream=int(directory.name),
+            segment=segment.name,
+            offset=offset,
+            records=records,
+            kept_as=kept_as,
+        )
+
+    def discard(self, directory: Path, segments: list[Segment]) -> None:
+        """Drop the reports about segments that no longer exist."""
+        reported = self._reported.get(directory, set())
+        self._reported[directory] = {location for location in reported if location[0] not in segments}
+
+    def _keep(self, folder: Path, name: str, damaged: bytes) -> str | None:
+        try:
+            self._disk.make_directory(folder)
+            names = self._disk.names(folder)
+            if name not in names and len(names) >= FILES_MAX:
+                return None
+            descriptor = self._disk.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                write_all(self._disk, descriptor, [damaged], 0)
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+        except OSError:
+            return None  # The copy is optional: the stream continues without it.
+        return name
+
 
 _PATIENCE_S: Final = 1.0
 # The frame after a damaged one begins within this distance.
