@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from mauve.access.sign_in_attempts import PasswordAttempts
+from mauve.access.passwords import PasswordAttempts
 from mauve.alerts.messages import AlertParts
 from mauve.control.dependencies import ControlParts
 from mauve.dashboard.cookie import SessionCookie

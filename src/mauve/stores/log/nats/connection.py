@@ -191,10 +191,6 @@ class LoopThread:
             running.cancel()
             raise StoreUnavailableError("NATS did not answer in time") from error
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in the background until the loop is closed."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
-
     def close(self) -> None:
         """Cancel running coroutines and end the thread."""
         if self._loop.is_closed():
