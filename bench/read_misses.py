@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.load.close_days import DayCloser
+from mauve.load.loader import DayCloser
 from mauve.metrics.answers import body_of
 from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS

@@ -263,10 +263,10 @@ def test_append_returns_the_place_at_which_a_record_is_read(open_log):
 def test_a_writer_with_its_own_stream_tells_its_last_number(tmp_path):
     async def main():
         writer = SegmentLog(tmp_path).writer()
-        before = writer.last_number
+        before = writer.last_number()
         first, last = [number_of(await writer.append([payload])) for payload in (b"one", b"two")]
         assert before < first
-        assert writer.last_number == last
+        assert writer.last_number() == last
         await writer.close()
 
     asyncio.run(main())

@@ -125,7 +125,7 @@ class Process:
         self.keyring.refresh()
         reader = SegmentLogReader(root)
         records = lambda after, through: reader.records(stream, after, through)  # noqa: E731 - looked up at every call
-        own = None if streams else OwnStream(stream, self.log, records)
+        own = None if streams else OwnStream(stream, self.log.last_number, records)
         files = FileAcceptedCounts(world.folder / "accepted", stream)
         self.exchange = MemoryExchange(streams, stream) if streams else files
         self.caps = EventCaps(own, self.keyring, UsageReader(world.database), self.exchange, world.clock)

@@ -24,7 +24,7 @@ from mauve.core.window import period_ends_at, period_of
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.limits.accepted import AcceptedExchange, CountedUsage
-from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, number_of, stream_of
+from mauve.stores.log import MIXED_STREAM, LogRecord, number_of, stream_of
 from mauve.stores.published import PublishedOrganization
 
 REFRESH_EVERY_S: Final = 0.25
@@ -42,7 +42,7 @@ class OwnStream(NamedTuple):
     """The log stream that only this process writes."""
 
     number: int
-    writer: OwnLogWriter
+    last_number: Callable[[], int]  # that no durable record exceeds and every later record will
     records: ReadRecords
 
 
@@ -242,7 +242,7 @@ class EventCaps:
         if self._recount is None or not self._recount.org_ids <= capped:
             # An organization whose cap is new may have uncounted requests in flight: recount it at the next refresh.
             missing = (capped if before is None else capped & before) - self._recounted.keys()
-            self._recount = Recount(missing, self._stream.writer.last_number) if missing else None
+            self._recount = Recount(missing, self._stream.last_number()) if missing else None
 
     def _organizations_with_a_cap(self) -> frozenset[str]:
         organizations = list(self._keyring.organizations.values())  # a copy: another thread may add to them

@@ -22,7 +22,7 @@ from mauve.demo.billing import recent_deliveries
 from mauve.demo.history import Day, ProjectRef, history_of
 from mauve.demo.population import DateRange, UserEvent
 from mauve.demo.profiles import PROFILES, AppProfile
-from mauve.load.close_days import DayCloser
+from mauve.load.loader import DayCloser
 from mauve.load.runner import note_first_events
 from mauve.stores.ingest_stats import ACCEPTED, IngestStats
 from mauve.stores.ledger import LedgerWriter, LoadLedger, LoadStep

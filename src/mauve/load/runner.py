@@ -13,10 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.load.close_days import DayCloser
 from mauve.load.lag import are_loaded, ends_of
 from mauve.load.lease import LoaderLease
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError, LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader

@@ -52,17 +52,8 @@ class WarehouseMaintenance(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ErasedEntries:
-    """How many entries of the ledger no longer mention a person."""
-
-    payments: int
-    subscription_versions: int
-    dead_letters: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedEntries:
-    """How many entries of a project were deleted from the ledger; its totals and notes are not counted."""
+class ChangedEntries:
+    """How many entries of the ledger were erased or deleted; totals and notes are not counted."""
 
     payments: int
     subscription_versions: int

@@ -130,7 +130,7 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
         own = SegmentLogWriter(
             path, stream, segment_bytes=settings.segment_bytes, budget_bytes=settings.backlog_bytes_max
         )
-        return own, OwnStream(stream, own, partial(SegmentLogReader(path).records, stream))
+        return own, OwnStream(stream, own.last_number, partial(SegmentLogReader(path).records, stream))
     from mauve.stores.log.nats.log_writer import NatsLogWriter
 
     writer = NatsLogWriter(settings.stream_url, first=stream)

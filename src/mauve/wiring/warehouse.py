@@ -7,10 +7,9 @@ from mauve.config import Settings
 from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
-from mauve.load.close_days import DayCloser
 from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.lease import TTL_S, LoaderLease
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.closed_days import SqlClosedDays

@@ -90,15 +90,6 @@ class LogWriter(Protocol):
     async def close(self) -> None: ...
 
 
-class OwnLogWriter(LogWriter, Protocol):
-    """A writer with its own stream, so that its records can be recounted after a restart."""
-
-    @property
-    def last_number(self) -> int:
-        """Return a number that no durable record exceeds and every later record will."""
-        ...
-
-
 class LogReader(Protocol):
     """The loader's reader of every stream.
 

@@ -255,8 +255,8 @@ class SegmentLogWriter:
     def is_available(self) -> bool:
         return not self._refusal and not self._tail.is_full()
 
-    @property
     def last_number(self) -> int:
+        """Return a number that no durable record exceeds and every later record will."""
         return self._last_number
 
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:

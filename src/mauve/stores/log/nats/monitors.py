@@ -80,29 +80,20 @@ _jetstream_state: Final = msgspec.json.Decoder(_JetStreamState)
 T = TypeVar("T")
 
 
-def ask_when_met(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
-    """Query every monitoring endpoint; retry until the cluster has formed."""
+def ask_when_started(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
+    """Query every monitoring endpoint; retry until JetStream is on and the cluster has formed."""
     gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
     while True:
-        answers = list(threads.map(ask_when_started, urls))
+        answers = list(threads.map(_ask_monitor, urls))
         servers = {server.server_id: server for server in answers if server is not None}
-        if not servers or cluster_size(servers.values()) >= len(servers) or time.monotonic() > gives_up_at:
+        is_on = all(server.jetstream.config is not None for server in servers.values())
+        if not servers or (is_on and cluster_size(servers.values()) >= len(servers)) or time.monotonic() > gives_up_at:
             return answers
         time.sleep(_RETRY_S)
 
 
 def cluster_size(servers: Collection[Server]) -> int:
     return max(server.jetstream.meta.cluster_size for server in servers)
-
-
-def ask_when_started(address: str) -> Server | None:
-    """Query a monitoring endpoint; retry if JetStream is off, because a starting server answers before it is on."""
-    gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
-    while (server := _ask_monitor(address)) is not None and server.jetstream.config is None:
-        if time.monotonic() > gives_up_at:
-            break
-        time.sleep(_RETRY_S)
-    return server
 
 
 def _ask_monitor(address: str) -> Server | None:

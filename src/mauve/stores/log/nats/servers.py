@@ -16,7 +16,7 @@ from mauve.stores.log.nats.monitors import (
     MONITOR_S_MAX,
     MONITORS_MAX,
     addresses_in,
-    ask_when_met,
+    ask_when_started,
     check_server,
     cluster_size,
     monitor_urls_of,
@@ -82,7 +82,7 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     _check_connection(url)
     urls = monitor_urls_of(url, monitor_urls)
     with ThreadPoolExecutor(MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
-        answers = ask_when_met(urls, threads)
+        answers = ask_when_started(urls, threads)
         met = set(threads.map(_server_id_at, addresses_in(url)[:MONITORS_MAX])) - {None}
     silent = [address for address, server in zip(urls, answers, strict=True) if server is None]
     servers = {server.server_id: server for server in answers if server is not None}
