@@ -110,7 +110,6 @@ class Recount:
         self._records: Iterator[LogRecord] | None = None
 
     def count_more(self, records: ReadRecords, position: int) -> None:
-        """Count the next records after the position."""
         self._records = self._records or records(position, self.through)
         size = 0
         for _ in range(RECOUNT_RECORDS_MAX):
@@ -172,7 +171,6 @@ class EventCaps:
         self._recounted: dict[str, int] = {}  # organization → record number up to which our stream was recounted
 
     def events(self, org_period: OrgPeriod) -> int:
-        """Return the number of events, including those in flight."""
         return self._elsewhere[org_period] + self._own[org_period] + self._pending[org_period]
 
     def reserve(self, org_period: OrgPeriod, events: int) -> None:
@@ -203,7 +201,6 @@ class EventCaps:
         self._recorded[org_period] += events
 
     async def refresh_forever(self) -> None:
-        """Refresh every `REFRESH_EVERY_S` until cancelled."""
         while True:
             await asyncio.sleep(REFRESH_EVERY_S)
             job = self._prepare_refresh()
@@ -309,7 +306,6 @@ def check_standing(organization: PublishedOrganization | None, now_ms: int) -> N
 
 
 def check_cap(cap: int, events: int, now_ms: int) -> None:
-    """Raise if the events of this billing period have reached the cap."""
     if events >= cap:
         raise Problem(
             Code.EVENT_CAP_REACHED,

@@ -92,7 +92,6 @@ def password_from(text: str) -> Secret:
 
 
 def password_problem(password: Secret, email: str) -> str | None:
-    """Return why the password is not acceptable, or None if it is."""
     text = password.reveal()
     if len(text) < CHARACTERS_MIN:
         return f"a password has at least {CHARACTERS_MIN} characters: a few words make a good one"
@@ -130,8 +129,6 @@ def _dummy_hash() -> str:
 
 
 class _HashingSlot:
-    """One of the few slots for computing a hash."""
-
     def __enter__(self) -> None:
         if not _slots.acquire(timeout=_WAIT_S_MAX):
             raise HashingBusyError

@@ -44,8 +44,6 @@ log = structlog.get_logger()
 
 
 class Progress(Protocol):
-    """The loader's progress."""
-
     @property
     def is_catching_up(self) -> bool: ...
 

@@ -134,7 +134,6 @@ class Loader:
         self._turn, self._positions = turn, None
 
     def load_next_range(self) -> int:
-        """Load the next records, up to a limit, and return their number."""
         positions, self._positions = self._positions, None
         unfinished = Unfinished()
         if positions is None:
@@ -370,7 +369,6 @@ def _last_of(records: Records) -> dict[int, int]:
 
 
 def _repeat_stats(log_range: LogRange, repeats: set[int], now_ms: int) -> IngestStats:
-    """Count the repeats of each project."""
     rows = log_range.rows
     by_project = Counter(project for project, seq in zip(rows.project, rows.seq, strict=True) if seq in repeats)
     counts = {(project, REPEAT): count for project, count in by_project.items()}

@@ -53,8 +53,6 @@ Unreadable = tuple[int, LogRecord, str]  # stream, record, reason
 
 @dataclass(slots=True)
 class LogRange:
-    """A decoded range of the log."""
-
     records: Records = field(default_factory=list)
     rows: EventRows = field(default_factory=EventRows)
     batches: list[LoggedBatch] = field(default_factory=list)

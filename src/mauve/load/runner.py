@@ -32,8 +32,6 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class LoadParts:
-    """The loader's dependencies, once the warehouse is open."""
-
     loader: Loader
     lease: LoaderLease
     days: DayCloser
@@ -68,12 +66,12 @@ class LoadRunner:
         self._parts: LoadParts | None = None
         self._caught_up_at = self._range_began_at = time.monotonic()
         self._has_caught_up = False  # since this process started
-        self._is_catching_up = False
+        self.is_catching_up = False  # The log still held records after the last range.
         self._backlog_bytes = 0
         self._followed_up_at = 0.0
         self._stopping = threading.Event()
         self._failures = 0  # in a row
-        self._has_warehouse = True
+        self.has_warehouse = True  # It answered when it was last needed.
         self._is_active: bool | None = None  # None: has not tried to acquire the lease yet
         self._step_lock = threading.Lock()
         self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
@@ -89,16 +87,6 @@ class LoadRunner:
         return self._work
 
     @property
-    def has_warehouse(self) -> bool:
-        """Return whether the warehouse answered when it was last needed."""
-        return self._has_warehouse
-
-    @property
-    def is_catching_up(self) -> bool:
-        """Return whether the log still held records after the last range."""
-        return self._is_catching_up
-
-    @property
     def caught_up_s_ago(self) -> float | None:
         """Return how long ago everything received so far was loaded; None if never since the start."""
         return time.monotonic() - self._caught_up_at if self._has_caught_up else None
@@ -108,9 +96,9 @@ class LoadRunner:
         try:
             self._step()
         except WarehouseUnavailableError:
-            self._has_warehouse = False
+            self.has_warehouse = False
             raise
-        self._has_warehouse = True
+        self.has_warehouse = True
 
     def _step(self) -> None:
         with self._step_lock:
@@ -170,13 +158,12 @@ class LoadRunner:
             log.info("loader_active" if is_active else "loader_waiting")
         self._is_active = is_active
         if not is_active:  # This loader's progress says nothing about the active one's.
-            self._has_caught_up = self._is_catching_up = False
+            self._has_caught_up = self.is_catching_up = False
             self._caught_up_at = time.monotonic()
             self._backlog_bytes = 0
             self._metrics.backlog_bytes.set(0)
 
     def _follow_up(self, parts: LoadParts) -> None:
-        """Close days, and report first events to the catalog."""
         self._followed_up_at = time.monotonic()
         if not self._pause_requested:
             parts.days.close_next_days(today_at(parts.clock.now_ms()))
@@ -188,8 +175,8 @@ class LoadRunner:
             began = time.monotonic()
             loaded = self._load_range(loader)
             self._metrics.records.inc(loaded)
-            self._is_catching_up = bool(loaded) and not loader.has_reached_end
-            if not self._is_catching_up:
+            self.is_catching_up = bool(loaded) and not loader.has_reached_end
+            if not self.is_catching_up:
                 # A range is read while the previous one is loaded; an empty one has just been read.
                 self._caught_up_at = self._range_began_at if loaded else began
                 self._has_caught_up = True

@@ -1,7 +1,7 @@
 """Admission control: shed load that a process cannot finish in time.
 
-Admit at most `WAIT_S_MAX` of work, estimated from recent requests; refuse the rest immediately, which is cheap. When the
-queue is full, an organization still gets a fair share: it is admitted while it has less than half as many requests in
+Admit at most `WAIT_S_MAX` of work, estimated from recent requests; refuse the rest immediately, which is cheap. With a
+full queue, an organization still gets a fair share: it is admitted while it has less than half as many requests in
 flight as the busiest organization.
 """
 
@@ -28,14 +28,9 @@ class LoopFairness:
         self._started_at: float | None = None
         self._started = 0  # in this round
         self._is_scheduled = False  # True whenever the queue is not empty.
-        self._round_s = 0.0
+        self.round_s = 0.0  # how long a round of the event loop took recently
         self._queue: deque[asyncio.Future[None]] = deque()
         self._deferred: list[asyncio.Future[None]] = []  # woken, but after the round had used its time
-
-    @property
-    def round_s(self) -> float:
-        """Return how long a round of the event loop took recently."""
-        return self._round_s
 
     def should_wait(self, now: float) -> bool:
         """Return whether to wait for a later round; if not, count this work toward the current one."""
@@ -46,7 +41,6 @@ class LoopFairness:
         return False
 
     async def wait(self) -> None:
-        """Wait for a later round, in order of arrival."""
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
         self._queue.append(woken)
@@ -71,7 +65,7 @@ class LoopFairness:
     def _next_round(self) -> None:
         self._is_scheduled = False
         if self._started_at is not None:
-            self._round_s += (self._ticks() - self._started_at - self._round_s) * _ROUND_WEIGHT
+            self.round_s += (self._ticks() - self._started_at - self.round_s) * _ROUND_WEIGHT
         self._queue.extendleft(reversed(self._deferred))
         self._deferred.clear()
         # If this many fit into one round, twice as many may fit into the next.
@@ -120,27 +114,17 @@ class Admission:
         ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._flush_s = flush_s
-        self._round_s = round_s
+        self.round_s = round_s
         self.ticks = ticks
         self._in_flight: dict[str, int] = {}
-        self._total = 0
-        self._limit = IN_FLIGHT_MAX
+        self.total = 0  # in flight
+        self.limit = IN_FLIGHT_MAX  # how many requests may be in flight now
         self._work_s = 0.0
 
-    @property
-    def limit(self) -> int:
-        """Return how many requests may be in flight now."""
-        return self._limit
-
-    @property
-    def in_flight(self) -> int:
-        return self._total
-
     def is_full(self, org_id: str) -> bool:
-        """Return whether to refuse another request of this organization."""
-        if self._total < self._limit:
+        if self.total < self.limit:
             return False
-        if self._total >= 2 * self._limit:
+        if self.total >= 2 * self.limit:
             return True
         return 2 * self._in_flight.get(org_id, 0) >= max(self._in_flight.values())
 
@@ -148,7 +132,7 @@ class Admission:
         """Start counting a request. Every `enter` needs a `leave`."""
         org_id = slot.org_id
         self._in_flight[org_id] = self._in_flight.get(org_id, 0) + 1
-        self._total += 1
+        self.total += 1
         slot.entered_at = slot.started_at = self.ticks()
 
     def record_work(self, slot: Slot, remaining_s: float = 0.0) -> None:
@@ -163,18 +147,18 @@ class Admission:
             self._in_flight[slot.org_id] = others
         else:
             del self._in_flight[slot.org_id]
-        self._total -= 1
+        self.total -= 1
         # Do not measure the time between completions: refusals lengthen it, and the limit would never recover.
         work_s = now - slot.started_at if slot.work_s is None else slot.work_s
         self._work_s += (work_s - self._work_s) * _WORK_WEIGHT
         if now - slot.entered_at > CONGESTED_AFTER_S and self._is_congested(now - slot.entered_at):
-            self._limit = limit_at(self._work_s, WAIT_S_MAX)
-        elif self._limit < IN_FLIGHT_MAX or self._work_s * IN_FLIGHT_MAX > BURST_S_MAX:
-            self._limit = min(self._limit + 1, limit_at(self._work_s, BURST_S_MAX))
+            self.limit = limit_at(self._work_s, WAIT_S_MAX)
+        elif self.limit < IN_FLIGHT_MAX or self._work_s * IN_FLIGHT_MAX > BURST_S_MAX:
+            self.limit = min(self.limit + 1, limit_at(self._work_s, BURST_S_MAX))
 
     def _is_congested(self, waited_s: float) -> bool:
         """Return whether a request waited in a queue. A flush or a round of the event loop serves many at once."""
-        return waited_s - _FLUSHES * self._flush_s() - _ROUNDS * self._round_s() > CONGESTED_AFTER_S
+        return waited_s - _FLUSHES * self._flush_s() - _ROUNDS * self.round_s() > CONGESTED_AFTER_S
 
 
 def limit_at(work_s: float, wait_s_max: float) -> int:

@@ -49,7 +49,6 @@ class ByteBudget:
             self._admit()
 
     def has_waiters(self) -> bool:
-        """Return whether any body waits for room."""
         return bool(self._queues)
 
     def should_evict(self, owner: str) -> bool:

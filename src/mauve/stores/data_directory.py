@@ -30,8 +30,6 @@ class DirectoryError(Exception):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The server that holds the lock."""
-
     pid: int
     url: str  # where it listens
     public_url: str  # the address for users

@@ -32,7 +32,6 @@ class Disk:
         return os.pread(descriptor, bytes_max, offset)
 
     def pwritev(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
-        """Write the buffers in sequence; return how many bytes were written, which may be fewer."""
         return os.pwritev(descriptor, buffers, offset)
 
     def sync(self, descriptor: int) -> None:
@@ -46,7 +45,6 @@ class Disk:
             os.close(directory)
 
     def make_directory(self, path: Path) -> None:
-        """Create the directory and its parents if they are missing."""
         path.mkdir(mode=_PRIVATE_DIRECTORY, parents=True, exist_ok=True)
 
     def rename(self, path: Path, target: Path) -> None:

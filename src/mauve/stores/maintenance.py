@@ -28,9 +28,7 @@ class WarehouseMaintenance(Protocol):
 
     def freeze(self) -> Frozen: ...
 
-    def thaw(self) -> None:
-        """Release what is frozen."""
-        ...
+    def thaw(self) -> None: ...
 
     def adopt(self, frozen: Frozen) -> None:
         """Move frozen parts into this warehouse, which must be empty. Raise if rows are missing afterwards."""

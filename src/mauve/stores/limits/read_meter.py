@@ -29,8 +29,6 @@ class ReadLimits(NamedTuple):
 
 
 class Usage(NamedTuple):
-    """An organization's usage at a point in time."""
-
     reads: int  # in the last minute
     oldest_read_at: int | None  # of those
     queries: int  # in this billing period
@@ -88,7 +86,6 @@ class ReadMeter:
         self._pruned_at = 0
 
     def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
-        """Spend what a read costs, or return why it is refused."""
         self._prune(now_ms)
         with self._database.writing(is_expendable=True) as tx:
             now_ms = self._database.time_of(tx, now_ms)

@@ -68,18 +68,11 @@ class LogWriter(Protocol):
     - Records of one writer keep the order in which `append` was called.
     """
 
+    flush_s: float  # the recent time to make a group durable
+    has_failed: bool  # This writer needs a restart.
+
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         """Append one record, given as consecutive parts; return its place (see `place_of`)."""
-        ...
-
-    @property
-    def flush_s(self) -> float:
-        """Return the recent time to make a group durable."""
-        ...
-
-    @property
-    def has_failed(self) -> bool:
-        """Return whether this writer needs a restart."""
         ...
 
     @property
@@ -122,17 +115,13 @@ class LogReader(Protocol):
         """Return the approximate size of the records after these positions; 0 if there are none. Cheap."""
         ...
 
-    def stored_bytes(self) -> int:
-        """Return the number of bytes stored and not yet trimmed."""
-        ...
+    def stored_bytes(self) -> int: ...
 
     def largest_stream_bytes(self) -> int:
         """Return the stored bytes of the largest stream: each stream has its own budget."""
         ...
 
-    def quarantined(self) -> int:
-        """Return the number of damaged records quarantined since this reader was opened."""
-        ...
+    def quarantined(self) -> int: ...
 
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
         """Return the records deleted after these positions, by stream, as of each stream's last known state.

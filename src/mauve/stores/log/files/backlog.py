@@ -23,8 +23,6 @@ _BLOCK_BYTES: Final = frame_bytes(PAYLOAD_BYTES_MAX)
 
 
 class _Head(NamedTuple):
-    """Where a frame is, by its header."""
-
     number: int
     offset: int
     end: int

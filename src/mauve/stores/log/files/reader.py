@@ -89,8 +89,6 @@ _SEARCH_BYTES: Final = 2 * frame_bytes(PAYLOAD_BYTES_MAX)
 
 @dataclass
 class _Cursor:
-    """How far a stream has been read."""
-
     segment: Segment
     after: int  # the last number returned to the caller
     offset: int = 0

@@ -248,7 +248,6 @@ class SegmentPool:
         disk.make_directory(self._folder)
 
     def prepare(self) -> None:
-        """Ensure that the pool holds a file."""
         with self._lock:
             if not self._free_segment():
                 self._make()

@@ -72,17 +72,13 @@ class Tail:
         self._monotonic = monotonic
         self._new_mark = new_mark
         self._pool = SegmentPool(disk, directory, segment_bytes)
-        self._next_number = highest_number(disk, directory) + NUMBER_GAP
+        self.next_number = highest_number(disk, directory) + NUMBER_GAP
         self._descriptor: int | None = None
         self._mark = b""
         self._offset = 0
         self._is_full = False  # The last attempt to begin a segment found no space.
         self._full_until = 0.0  # when to try again
         self._prepare_segment()
-
-    @property
-    def next_number(self) -> int:
-        return self._next_number
 
     def store(self, entries: Sequence[Entry]) -> int:
         """Make the first entries durable, at least one, and return how many.
@@ -98,7 +94,7 @@ class Tail:
         write_all(self._disk, descriptor, pieces, self._offset)
         self._disk.sync(descriptor)
         self._offset = end
-        self._next_number += count
+        self.next_number += count
         return count
 
     def is_full(self) -> bool:
@@ -119,7 +115,7 @@ class Tail:
     def _frame(self, entries: Sequence[Entry]) -> tuple[list[bytes], int, int]:
         """Return the pieces to write for the entries that fit, the offset of their end, and their number."""
         pieces: list[bytes] = []
-        mark, number, end = self._mark, self._next_number, self._offset
+        mark, number, end = self._mark, self.next_number, self._offset
         for parts, length, checksum in islice(entries, _BATCH_RECORDS_MAX):
             padding = -length % ALIGNMENT
             frame_end = end + HEADER_BYTES + length + padding
@@ -132,13 +128,13 @@ class Tail:
             end = frame_end
         if number > RECORD_NUMBER_MAX:
             raise OSError(errno.EOVERFLOW, "the stream has used all its record numbers")
-        return pieces, end, number - self._next_number
+        return pieces, end, number - self.next_number
 
     def _begin_segment(self) -> int:
         if self._monotonic() < self._full_until:
             raise LogFullError("the log was full a moment ago")
         self._check_budget()
-        segment = Segment(self._next_number, self._new_mark())
+        segment = Segment(self.next_number, self._new_mark())
         try:
             self._pool.take(segment)
         except OSError as error:
@@ -238,18 +234,10 @@ class SegmentLogWriter:
         self._idle = asyncio.Event()
         self._idle.set()
         self._refusal = ""
-        self._has_failed = False
+        self.has_failed = False
         self._monotonic = monotonic
-        self._flush_s = ASSUMED_FLUSH_S
+        self.flush_s = ASSUMED_FLUSH_S
         self._is_closed = False
-
-    @property
-    def flush_s(self) -> float:
-        return self._flush_s
-
-    @property
-    def has_failed(self) -> bool:
-        return self._has_failed
 
     @property
     def is_available(self) -> bool:
@@ -293,7 +281,7 @@ class SegmentLogWriter:
     def _start_flush(self, loop: asyncio.AbstractEventLoop) -> None:
         self._is_flushing = True
         self._idle.clear()
-        if self._flush_s < QUICK_FLUSH_S:
+        if self.flush_s < QUICK_FLUSH_S:
             loop.call_soon(self._flush_when_quiet, loop, 0)
         else:
             self._flusher.submit(self._flush_in_thread, loop, *self._next_group())
@@ -336,7 +324,7 @@ class SegmentLogWriter:
             error = full
         except Exception as failure:  # noqa: BLE001 - every caller must get an answer
             error = LogFailedError(f"the log cannot be written: {failure}")
-        self._flush_s += (self._monotonic() - began - self._flush_s) * _FLUSH_WEIGHT
+        self.flush_s += (self._monotonic() - began - self.flush_s) * _FLUSH_WEIGHT
         return stored, error
 
     def _settle(
@@ -364,7 +352,7 @@ class SegmentLogWriter:
     def _refuse_everything(self, reason: str) -> None:
         """Stop permanently. A failed sync is not retried: the retry could succeed even though the record is lost."""
         log.error("log_writer_failed", directory=str(self._directory), reason=reason)
-        self._refusal, self._has_failed = reason, True
+        self._refusal, self.has_failed = reason, True
         _fail(self._waiting, LogFailedError(reason))
         self._entries, self._waiting = [], []
 

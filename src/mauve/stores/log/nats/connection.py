@@ -192,7 +192,6 @@ class LoopThread:
             raise StoreUnavailableError("NATS did not answer in time") from error
 
     def close(self) -> None:
-        """Cancel running coroutines and end the thread."""
         if self._loop.is_closed():
             return
         with contextlib.suppress(StoreUnavailableError):

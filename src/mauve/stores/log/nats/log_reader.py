@@ -63,8 +63,6 @@ def _utc_now() -> datetime:
 
 @dataclass
 class _Progress:
-    """The reader's state for one stream."""
-
     last_number: int = 0  # of the last message that was read
     next_sequence: int = 1  # the message after it
     trimmed_at: float = -TRIM_EVERY_S

@@ -83,8 +83,6 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class _Ack(msgspec.Struct, frozen=True):
-    """JetStream's reply to a message."""
-
     seq: int = 0
     error: _Refusal | None = None
 
@@ -111,6 +109,8 @@ class NatsLogWriter:
     - Records keep their order within a stream.
     """
 
+    has_failed = False
+
     def __init__(self, url: Secret, first: int = 0, connection: Connection | None = None) -> None:
         self._connection = connection or Connection(url, CLIENT_NAME)
         self._streams = deque(_Stream(STREAMS[(first + place) % len(STREAMS)]) for place in range(len(STREAMS)))
@@ -122,15 +122,7 @@ class NatsLogWriter:
         self._is_down = False
         self._gave_up_at = 0.0
         self._is_closed = False
-        self._flush_s = ASSUMED_FLUSH_S
-
-    @property
-    def flush_s(self) -> float:
-        return self._flush_s
-
-    @property
-    def has_failed(self) -> bool:
-        return False
+        self.flush_s = ASSUMED_FLUSH_S
 
     @property
     def is_available(self) -> bool:
@@ -287,7 +279,7 @@ class NatsLogWriter:
             return _Outcome.UNKNOWN
         ack = _ack_of(reply.data)
         if ack.error is None and ack.seq:
-            self._flush_s += (time.monotonic() - began - self._flush_s) * _FLUSH_WEIGHT
+            self.flush_s += (time.monotonic() - began - self.flush_s) * _FLUSH_WEIGHT
             return ack.seq
         return _outcome_of(ack)
 
@@ -331,7 +323,6 @@ def _ack_of(content: bytes) -> _Ack:
 
 
 def _outcome_of(ack: _Ack) -> _Outcome:
-    """Interpret a reply without a sequence."""
     if ack.error is None:
         return _Outcome.UNKNOWN
     code, description = ack.error.err_code, ack.error.description.lower()

@@ -55,7 +55,6 @@ class NewerFormatError(StoreUnavailableError):
 
 
 def packed(records: Sequence[Sequence[bytes]]) -> bytes:
-    """Return the message for records, each given in parts."""
     lengths = [sum(map(len, parts)) for parts in records]
     head = struct.pack(f"<{len(lengths) + 1}I", len(lengths), *lengths)
     return _compressor.compress(head + b"".join(part for parts in records for part in parts))

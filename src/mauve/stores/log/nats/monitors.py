@@ -43,8 +43,6 @@ class _JetStream(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server's reply on its monitoring endpoint."""
-
     server_id: str
     server_name: str
     version: str
@@ -68,8 +66,6 @@ class _Connections(msgspec.Struct, frozen=True):
 
 
 class Connected(NamedTuple):
-    """The connections of Mauve's processes."""
-
     processes: list[ConnectedProcess]
     silent: list[str]  # the endpoints that did not answer: their servers may have more
 
@@ -159,7 +155,6 @@ def _connections_of(address: str) -> _Connections | None:
 
 
 def monitor_urls_of(url: Secret, monitor_urls: Sequence[str]) -> list[str]:
-    """Return the monitoring address of each server."""
     hosts = [f"[{host}]" if ":" in host else host for host, _ in addresses_in(url)]
     return list(monitor_urls or [f"http://{host}:{_MONITOR_PORT}" for host in hosts])[:MONITORS_MAX]
 

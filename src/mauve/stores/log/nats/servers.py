@@ -65,8 +65,6 @@ _greeting: Final = msgspec.json.Decoder(_Greeting)
 
 
 class StreamPlan(msgspec.Struct, frozen=True):
-    """The required streams of an installation."""
-
     installation: str
     bytes_max: int  # of all streams together
     known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
@@ -99,8 +97,6 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
 
 
 def _check_connection(url: Secret) -> None:
-    """Raise unless the servers accept our credentials."""
-
     async def do_nothing(_client: "Client") -> None: ...
 
     try:

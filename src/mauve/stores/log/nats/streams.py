@@ -40,8 +40,6 @@ _PART_FILLED: Final = 2.5  # at least two fifths of the storage: a trim leaves a
 
 
 class ApiError(Exception):
-    """JetStream refused a request."""
-
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
@@ -232,7 +230,6 @@ async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]
 
 
 async def stream_info(client: "Client", stream: int, *, with_deleted: bool = False) -> StreamInfo:
-    """Return the leader's info about the stream."""
     name, body = stream_name(stream), {"deleted_details": with_deleted}
 
     async def attempt(seconds: float) -> StreamInfo:
