@@ -143,9 +143,7 @@ def _version_of(text: str) -> tuple[int, ...]:
 def connected_now(url: Secret, monitor_urls: Sequence[str]) -> Connected:
     urls = monitor_urls_of(url, monitor_urls)
     with ThreadPoolExecutor(len(urls), thread_name_prefix="nats-monitor") as threads:
-        answers = list(
-            threads.map(lambda at: _read(f"{at.rstrip('/')}/connz?limit={_CLIENTS_MAX}", _connections), urls)
-        )
+        answers = list(threads.map(_connections_of, urls))
     found = [each for answer in answers if answer for each in answer.connections if each.name.startswith(_OWN_NAMES)]
     return Connected(found, [at for at, answer in zip(urls, answers, strict=True) if answer is None])
 

@@ -30,11 +30,11 @@ from mauve.stores.log.nats.streams import (
     ApiError,
     StreamInfo,
     ask,
+    create_stream,
     find_stream,
     first_number,
     is_peer_offline,
     loss_of,
-    once_placed,
     sequence_of,
     stream_config,
     stream_info,
@@ -222,7 +222,7 @@ async def _created(client: "Client", stream: int, replicas: int, plan: StreamPla
     if stream in plan.loaded:  # It replaces a lost one: number its records after those.
         config["first_seq"] = sequence_of(plan.loaded[stream]) + 1
     try:
-        await once_placed(lambda: ask(client, f"STREAM.CREATE.{stream_name(stream)}", config), ApiError)
+        await create_stream(client, stream, config)
     except (ApiError, StoreUnavailableError):
         found = await find_stream(client, stream)  # Another machine may have created it at the same time.
         if found is None:

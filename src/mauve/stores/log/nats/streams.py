@@ -181,16 +181,18 @@ def is_peer_offline(refusal: Exception) -> bool:
     return _PEER_OFFLINE in str(refusal)
 
 
-async def once_placed(create: Callable[[], Coroutine[Any, Any, T]], refusal: type[Exception]) -> T:
+async def create_stream(client: "Client", stream: int, config: Mapping[str, Any]) -> None:
     """Create a stream, retrying while the cluster's leader has not discovered a newly started server."""
     gives_up_at = time.monotonic() + _PLACED_S_MAX
     while True:
         try:
-            return await create()
-        except refusal as error:
+            await ask(client, f"STREAM.CREATE.{stream_name(stream)}", config)
+        except ApiError as error:
             if not is_peer_offline(error) or time.monotonic() > gives_up_at:
                 raise
-        await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 async def ask_leader(client: "Client", subject: str, body: object = None) -> bytes:
@@ -233,32 +235,27 @@ async def stream_info(client: "Client", stream: int, *, with_deleted: bool = Fal
     name, body = stream_name(stream), {"deleted_details": with_deleted}
 
     async def attempt(seconds: float) -> StreamInfo:
-        return info_from(name, await _ask_leader_once(client, f"STREAM.INFO.{name}", body, seconds))
+        info = _info_decoder.decode(await _ask_leader_once(client, f"STREAM.INFO.{name}", body, seconds))
+        if not info.cluster.is_led(info.config.num_replicas):
+            raise StoreUnavailableError(f"NATS: the stream {name} has no leader with a quorum")
+        return info
 
     return await again_until_answered(attempt)
 
 
-def info_from(name: str, reply: bytes) -> StreamInfo:
-    """Parse a server's info about a stream; raise `StoreUnavailableError` unless it leads the stream."""
-    info = _info_decoder.decode(reply)
-    if not info.cluster.is_led(info.config.num_replicas):
-        raise StoreUnavailableError(f"NATS: the stream {name} has no leader with a quorum")
-    return info
-
-
 async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
     """Return a stream, or None if it does not exist. Wait for a newly started cluster."""
-    gives_up_at = asyncio.get_running_loop().time() + STARTING_S_MAX
+    gives_up_at = time.monotonic() + STARTING_S_MAX
     while True:
         try:
             return await stream_info(client, stream)
         except ApiError as error:
             if error.code == NOT_FOUND:
                 return None
-            if asyncio.get_running_loop().time() > gives_up_at:
+            if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError(str(error)) from error
         except StoreUnavailableError:
-            if asyncio.get_running_loop().time() > gives_up_at:
+            if time.monotonic() > gives_up_at:
                 raise
         await asyncio.sleep(_AGAIN_S)
 
