@@ -41,14 +41,13 @@ class Quarantine:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._reported: dict[Path, set[tuple[Segment, int]]] = {}
+        self._reported: set[tuple[Path, Segment, int]] = set()
         self.records = 0
 
     def report(self, directory: Path, segment: Segment, offset: int, damaged: bytes, records: int) -> None:
-        reported = self._reported.setdefault(directory, set())
-        if (segment, offset) in reported:
+        if (directory, segment, offset) in self._reported:
             return
-        reported.add((segment, offset))
+        self._reported.add((directory, segment, offset))
         self.records += records
         kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", damaged)
         log.error(
@@ -62,8 +61,8 @@ class Quarantine:
 
     def discard(self, directory: Path, segments: list[Segment]) -> None:
         """Drop the reports about segments that no longer exist."""
-        reported = self._reported.get(directory, set())
-        self._reported[directory] = {location for location in reported if location[0] not in segments}
+        gone = {(directory, segment) for segment in segments}
+        self._reported = {location for location in self._reported if location[:2] not in gone}
 
     def _keep(self, folder: Path, name: str, damaged: bytes) -> str | None:
         try:
