@@ -114,8 +114,6 @@ class SegmentLogReader:
         self._monotonic = monotonic
         self._quarantine = Quarantine(disk)
         self._cursors: dict[int, _Cursor] = {}
-        # The last number of each segment that was read to its end.
-        self._last_numbers: dict[int, dict[Segment, int]] = {}
         self._oldest: dict[int, Segment] = {}  # when the stream was last listed
 
     def streams(self) -> list[int]:
@@ -171,8 +169,6 @@ class SegmentLogReader:
             return
         recycle_segments(self._disk, directory, spent)
         self._quarantine.discard(directory, spent)
-        last_numbers = self._last_numbers.get(stream, {})
-        self._last_numbers[stream] = {key: last for key, last in last_numbers.items() if key not in spent}
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
         waiting = 0
@@ -250,8 +246,6 @@ class SegmentLogReader:
                 while frame := self._next_frame(directory, file, cursor, successor):
                     yield frame
                     cursor.pass_frame(frame)
-            if successor:
-                self._last_numbers.setdefault(stream, {})[segment] = cursor.number
 
     def _next_frame(
         self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment | None
@@ -305,9 +299,7 @@ class SegmentLogReader:
         """Return whether a complete segment holds no record above `through`."""
         if successor.first <= through + 1:
             return True
-        last_number = self._last_numbers.get(stream, {}).get(segment)
-        if last_number is not None:
-            return last_number <= through
+        # Rare: a restarted writer left a gap between their numbers.
         cursor = self._cursors.get(stream)
         offset, number = (cursor.offset, cursor.number) if cursor and cursor.segment == segment else (0, 0)
         if number > through:
