@@ -16,8 +16,7 @@ from pathlib import Path
 from mauve.core.batch import packed_header
 from mauve.core.clock import SystemClock
 from mauve.core.times import DAY_MS
-from mauve.load.close_days import DayCloser
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LoadStep
 from mauve.stores.ledger.closed_days import ClosedDays

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mauve.core.times import DAY_MS
 from mauve.stores.warehouse.chdb import ChdbConnection
-from mauve.stores.warehouse.schema import EMBEDDED_SETTINGS, TABLES
+from mauve.stores.warehouse.schema import TABLES
 
 DAYS = 7
 # One part per day, as after merging.
@@ -16,7 +16,7 @@ ONE_PART = "min_insert_block_size_rows = 100000000, min_insert_block_size_bytes 
 def main() -> None:
     folder, count = Path(sys.argv[1]), int(sys.argv[2])
     connection = ChdbConnection(folder)
-    for statement in (*TABLES, *EMBEDDED_SETTINGS):
+    for statement in TABLES:
         connection.run(statement)
     today = time.time_ns() // 1_000_000 // DAY_MS
     ids_per_day = count // DAYS

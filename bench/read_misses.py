@@ -15,7 +15,7 @@ from pathlib import Path
 
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.load.close_days import DayCloser
+from mauve.load.loader import DayCloser
 from mauve.metrics.questions import QuestionBatch, body_of
 from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores

@@ -23,8 +23,7 @@ from mauve.control.dependencies import ControlParts
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
 from mauve.ingest.plane import IngestPlane
-from mauve.load.close_days import DayCloser
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.server.app import ServiceApp
 from mauve.server.core import ingest_and_loading

@@ -15,14 +15,11 @@ from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import LedgerWriter
-from mauve.stores.limits import read_meter_file as read_meter
-from mauve.stores.limits.accepted_files import FileAcceptedCounts
-from mauve.stores.limits.read_meter_file import SqliteReadMeter
-from mauve.stores.limits.read_meter_sql import SqlReadMeter
+from mauve.stores.limits.accepted import AcceptedExchange, FileAcceptedCounts
+from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.sql.database import Database, machine_time, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, Chain, migrate
 from mauve.stores.sql.processes import SqlAcceptedCounts
-from mauve.stores.usage import AcceptedExchange
 from mauve.stores.warehouse import Connection
 from mauve.stores.warehouse.server.schema import migrate as migrate_warehouse
 from mauve.stores.warehouse.server.server import (
@@ -38,7 +35,6 @@ from support.catalog_entries import Follower
 from support.service import PATIENCE_S
 
 SQL_ENGINES = ("sqlite", pytest.param("postgresql", marks=pytest.mark.servers))
-READ_METER_ENGINES = ("own file", SQL_ENGINES[1])
 WAREHOUSE_ENGINES = ("chdb", pytest.param("clickhouse", marks=pytest.mark.servers))
 NATS = pytest.param("nats", marks=pytest.mark.servers)
 
@@ -128,28 +124,19 @@ def follower(catalog: Catalog) -> Follower:
     return Follower(catalog)
 
 
-@pytest.fixture(params=READ_METER_ENGINES)
-def open_meter(
-    request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Callable]:
+@pytest.fixture(params=SQL_ENGINES)
+def open_meter(request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path) -> Iterator[Callable]:
     """Open the same meter repeatedly, as several processes do; each new name is a new meter."""
-    monkeypatch.setattr(read_meter, "_BUSY_TIMEOUT_S", PATIENCE_S)  # Racing processes wait for each other.
     opened = []
 
     @cache
     def place(name):
         folder = tmp_path / name
         folder.mkdir()
-        return folder if request.param == "own file" else new_sql_database(request.param, CATALOG, folder)
+        return new_sql_database(request.param, CATALOG, folder)
 
     def open_one(name="meter"):
-        found = place(name)
-        own_file = request.param == "own file"
-        opened.append(
-            SqliteReadMeter(found / "meter.db")
-            if own_file
-            else SqlReadMeter(Database(found, PATIENCE_S, time_of=machine_time))
-        )
+        opened.append(ReadMeter(Database(place(name), PATIENCE_S, time_of=machine_time)))
         return opened[-1]
 
     yield open_one

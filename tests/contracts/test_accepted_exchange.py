@@ -1,7 +1,7 @@
 """What every exchange of accepted counts promises."""
 
 from mauve.core.accepted import AcceptedCounts, OrgPeriod
-from mauve.stores.limits.accepted_files import FileAcceptedCounts
+from mauve.stores.limits.accepted import FileAcceptedCounts
 
 ONE = OrgPeriod("org_1", "2026-11")
 TWO = OrgPeriod("org_2", "2026-11")
@@ -62,5 +62,5 @@ def test_a_damaged_file_counts_as_empty(tmp_path):
     whole = file.read_bytes()
     for damaged in (b"", whole[:-1], bytes(len(whole)), b"\xc1" * 9, b"[]"):
         file.write_bytes(damaged)
-        assert content_of(open_exchange(2).others()) == {1: {}}
+        assert content_of(open_exchange(2).others()) == {}
         assert not open_exchange(1).own()

@@ -2,8 +2,7 @@
 
 import asyncio
 
-from mauve.stores.log.files.copy import copy_unloaded
-from mauve.stores.log.files.maintenance import SegmentLogMaintenance
+from mauve.stores.log.files.maintenance import SegmentLogMaintenance, copy_unloaded
 from mauve.stores.log.files.reader import SegmentLogReader
 from support.segment_log import BYTES_MAX, LARGE, a_writer, append_all, read_all, segment_paths
 

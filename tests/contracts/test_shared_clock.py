@@ -15,8 +15,7 @@ from mauve.core.user import Role, User
 from mauve.core.window import period_ends_at
 from mauve.stores.catalog import OneTimeLink
 from mauve.stores.catalog.catalog import Catalog
-from mauve.stores.limits.read_meter import ReadCost, ReadLimits, Throttle
-from mauve.stores.limits.read_meter_sql import SqlReadMeter
+from mauve.stores.limits.read_meter import ReadCost, ReadLimits, ReadMeter, Throttle
 from mauve.stores.limits.token_buckets import SqlTokenBuckets
 from mauve.stores.sql.database import Database
 from mauve.stores.sql.migrate import CATALOG
@@ -42,7 +41,7 @@ def system_ms():
 
 @pytest.mark.parametrize("apart_ms", [HOUR, -HOUR, 2 * MONTH, -2 * MONTH])
 def test_a_meter_has_one_window_and_one_billing_period(open_database, apart_ms):
-    here, there = SqlReadMeter(open_database()), SqlReadMeter(open_database())
+    here, there = ReadMeter(open_database()), ReadMeter(open_database())
     limits, query = ReadLimits(1000, 3, 1000), ReadCost(queries=1)
     began_at = system_ms()
     clocks = ((here, 0), (there, apart_ms)) * 3
@@ -58,7 +57,7 @@ def test_a_meter_has_one_window_and_one_billing_period(open_database, apart_ms):
 
 
 def test_a_refusal_tells_the_wait_on_the_clock_of_the_server(open_database):
-    meter = SqlReadMeter(open_database())
+    meter = ReadMeter(open_database())
     began_at = system_ms()
     assert meter.take("org", ReadCost(), ReadLimits(1, 0, 0), began_at - HOUR) is None
     refusal = meter.take("org", ReadCost(), ReadLimits(0, 0, 0), began_at + HOUR)

@@ -10,8 +10,7 @@ import httpx2 as httpx
 import psycopg
 import pytest
 
-from mauve.stores.log.nats.groups import first_number, sequence_of
-from mauve.stores.log.nats.streams import STREAMS, stream_name
+from mauve.stores.log.nats.streams import STREAMS, first_number, sequence_of, stream_name
 from support.nats_streams import delete_streams, info_of, purge_streams
 from support.service import (
     PATIENCE_S,

@@ -25,12 +25,10 @@ from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError
 from mauve.stores.log import LogFullError, LogUnavailableError, number_of, stream_of
 from mauve.stores.log.nats import log_reader, log_writer
-from mauve.stores.log.nats.groups import first_number
-from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
-from mauve.stores.log.nats.log_reader import NatsLogReader
+from mauve.stores.log.nats.log_reader import NatsLogMaintenance, NatsLogReader
 from mauve.stores.log.nats.log_writer import NatsLogWriter
 from mauve.stores.log.nats.servers import StreamPlan, prepare_streams
-from mauve.stores.log.nats.streams import STREAM_ID, STREAMS, stream_name, subject_of
+from mauve.stores.log.nats.streams import STREAM_ID, STREAMS, first_number, stream_name, subject_of
 from mauve.wiring.bootstrap import prepare
 from support.clocks import Ticks
 from support.nats import PASSWORD, Nats

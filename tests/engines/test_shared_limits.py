@@ -19,9 +19,10 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import pytest
 
-from mauve.access.sign_in_attempts import PAIR_BURST
+from mauve.access.passwords import PAIR_BURST
 from mauve.config import settings_from
-from mauve.stores.sql.processes import SqlPresence
+from mauve.stores.limits.presence import Presence
+from mauve.stores.sql.processes import beat_in_database
 from mauve.wiring.databases import open_catalog_database
 from support.clickhouse import ClickHouse
 from support.nats import Nats
@@ -148,7 +149,9 @@ def test_workers_know_how_many_of_them_use_a_limit(machines, app, token):
     settings = settings_from({"MAUVE_DATA": str(machines.api[0].data), **SERVERS[machines.api[0].data]})
     with ExitStack() as stack:
         database = stack.enter_context(closing(open_catalog_database(settings)))
-        observer = stack.enter_context(closing(SqlPresence(database, "observer.0")))
+        observer = stack.enter_context(
+            closing(Presence(partial(beat_in_database, database, "observer.0"), is_local=False))
+        )
 
         def users(clients):
             for client in clients:

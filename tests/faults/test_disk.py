@@ -16,7 +16,7 @@ import httpx2 as httpx
 import pytest
 from starlette.testclient import TestClient
 
-from mauve.stores.disk import LocalDisk
+from mauve.stores.disk import Disk
 from support.service import bearer, eventually, running, stored_events, token_for
 
 LARGE = "x" * 1000
@@ -34,7 +34,7 @@ def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_re
     def post(to, id_):
         return to.post("/v1/events", json=[{"name": "view", "id": id_}], headers=bearer(key)).status_code
 
-    sync = LocalDisk.sync
+    sync = Disk.sync
     failures = [OSError(errno.EIO, "broken")]
 
     def fail_once(self, descriptor):
@@ -44,7 +44,7 @@ def test_a_failed_sync_refuses_its_group_and_all_later_ones_until_the_process_re
         sync(self, descriptor)
 
     assert post(client, "before") == 202
-    monkeypatch.setattr(LocalDisk, "sync", fail_once)
+    monkeypatch.setattr(Disk, "sync", fail_once)
     assert post(client, "failed") == 503
     assert failures == [], "from here on the disk is well"
     assert post(client, "refused") == 503

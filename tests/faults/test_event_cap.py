@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-from mauve.stores.limits.accepted_files import FileAcceptedCounts
+from mauve.stores.limits.accepted import FileAcceptedCounts
 from support.service import Service, bearer, eventually, freeze, is_alive, mauve_json, running, token_for
 
 CAP = 1_000

@@ -21,7 +21,7 @@ from mauve.core.biller import Provider
 from mauve.core.secret import Secret
 from mauve.ingest.plane import IngestPlane
 from mauve.overload.admission import IN_FLIGHT_MAX, Admission
-from mauve.stores.disk import LocalDisk
+from mauve.stores.disk import Disk
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.paths import log_path
@@ -35,7 +35,7 @@ SUBSCRIPTION = {"type": "subscription", "id": "s1", "status": "active", "mrr": 9
 BUSY = {"ok": False, "error": "busy: nothing was stored, retry"}
 
 
-class HeldDisk(LocalDisk):
+class HeldDisk(Disk):
     """A disk whose syncs block until released."""
 
     def __init__(self):
@@ -84,7 +84,7 @@ class HeldPlane:
         waiting = min(count, IN_FLIGHT_MAX)
         async with asyncio.timeout(PATIENCE_S):
             while (  # noqa: ASYNC110 - nothing signals the last admission
-                self.ingest.admission.in_flight < waiting or sum(task.done() for task in sent) < count - waiting
+                self.ingest.admission.total < waiting or sum(task.done() for task in sent) < count - waiting
             ):
                 await asyncio.sleep(0.01)
         return sent
@@ -130,7 +130,7 @@ def test_requests_over_the_limit_get_503_and_the_others_are_stored(held):
         assert {(reply.status_code, reply.headers["retry-after"]) for reply in refused} == {(503, "1")}
         statuses.extend(await plane.release_disk(sent))
         assert (await plane.send()).status_code == 202, "back to normal"
-        assert plane.ingest.admission.in_flight == 0
+        assert plane.ingest.admission.total == 0
         assert plane.ingest.counters.refused["busy"] == EXCESS
 
     assert held(scenario) == IN_FLIGHT_MAX + 1
@@ -142,7 +142,7 @@ def test_a_noisy_organization_does_not_displace_another(held):
         sent = await plane.send_many(IN_FLIGHT_MAX)
         quiet = plane.send("quiet")
         assert (await plane.send("noisy")).status_code == 503
-        assert plane.ingest.admission.in_flight == IN_FLIGHT_MAX + 1
+        assert plane.ingest.admission.total == IN_FLIGHT_MAX + 1
         assert not quiet.done(), "it was admitted and waits for the disk like the others"
         assert set(await plane.release_disk([*sent, quiet])) == {202}
 
@@ -205,8 +205,8 @@ def test_a_cancelled_request_counts_until_its_write_ends(held):
         for task in sent[:20]:
             task.cancel()
         await asyncio.gather(*sent[:20], return_exceptions=True)
-        assert plane.ingest.admission.in_flight == 50
+        assert plane.ingest.admission.total == 50
         await plane.release_disk(sent[20:])
-        assert plane.ingest.admission.in_flight == 0
+        assert plane.ingest.admission.total == 0
 
     held(scenario)

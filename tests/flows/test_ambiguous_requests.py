@@ -220,7 +220,7 @@ def test_connections_per_address_are_limited(service):
     assert b"\r\nretry-after: 1\r\n" in received
     assert "too many connections" in json.loads(received.partition(b"\r\n\r\n")[2])["error"]
     held.pop().close()
-    assert [line for line in service.log().splitlines() if '"address_refused"' in line and "127.0.0.1" in line]
+    assert [line for line in service.log().splitlines() if '"share_exceeded"' in line and "127.0.0.1" in line]
     until = time.monotonic() + PATIENCE_S
     while (status := answered(service.ingest_url, b"GET /healthz HTTP/1.0\r\n\r\n")[0]) == 503:
         assert time.monotonic() < until

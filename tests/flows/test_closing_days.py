@@ -8,8 +8,7 @@ from structlog.testing import capture_logs
 from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
-from mauve.load.close_days import DayCloser
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
 from mauve.query.dependencies import ReadStores

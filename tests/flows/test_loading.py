@@ -17,9 +17,8 @@ from structlog.testing import capture_logs
 from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
 from mauve.load import runner as runner_module
-from mauve.load.close_days import DayCloser
 from mauve.load.lease import LoaderLease
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, Loader
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, DayCloser, Loader
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn

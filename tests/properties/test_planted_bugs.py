@@ -16,7 +16,8 @@ from mauve.load import loader as loading
 from mauve.load.arrival_order import ArrivalOrder
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, Loader
 from mauve.load.rows import LogRange
-from mauve.stores.log.files import frames, segments, tail
+from mauve.stores.log.files import segments
+from mauve.stores.log.files import writer as writer_module
 from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.warehouse import SameId
@@ -76,7 +77,7 @@ class TestDisk:
 
 class TestLog:
     def test_a_reader_that_ignores_checksums(self, monkeypatch):
-        monkeypatch.setattr(frames, "is_intact", lambda header, payload: True)
+        monkeypatch.setattr(segments, "is_intact", lambda header, payload: True)
         assert is_found()
 
     def test_a_reader_for_which_a_torn_tail_is_fatal(self, monkeypatch):
@@ -84,7 +85,7 @@ class TestLog:
 
         def whole_frame_at(self, offset, above):
             found = frame_at(self, offset, above)
-            if found is None and self.bytes_at(offset, frames.MARK_BYTES) == self._segment.mark:
+            if found is None and self.bytes_at(offset, segments.MARK_BYTES) == self._segment.mark:
                 raise ValueError("a torn frame")
             return found
 
@@ -110,11 +111,11 @@ class TestLog:
         assert is_found()
 
     def test_a_writer_that_reuses_numbers(self, monkeypatch):
-        monkeypatch.setattr(tail, "NUMBER_GAP", 1)
+        monkeypatch.setattr(writer_module, "NUMBER_GAP", 1)
         assert is_found()
 
     def test_a_writer_that_appends_after_a_torn_tail(self, monkeypatch):
-        begin = tail.Tail.__init__
+        begin = writer_module.Tail.__init__
 
         def begin_in_the_newest_segment(self, disk, directory, **options):
             begin(self, disk, directory, **options)
@@ -127,7 +128,7 @@ class TestLog:
                     self._offset, self._next_number = frame.end, frame.number + 1
             self._descriptor = disk.open(directory / found[-1].name, os.O_WRONLY)
 
-        monkeypatch.setattr(tail.Tail, "__init__", begin_in_the_newest_segment)
+        monkeypatch.setattr(writer_module.Tail, "__init__", begin_in_the_newest_segment)
         assert is_found()
 
     def test_a_writer_that_continues_after_a_failure(self, monkeypatch):

@@ -14,9 +14,9 @@ from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.ledger.writer import LedgerWriter
-from mauve.stores.limits.accepted_files import FileAcceptedCounts
+from mauve.stores.limits.accepted import FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
-from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.published import Changes, PublishedOrganization
 from mauve.stores.sql.database import Database, sqlite_url
@@ -123,7 +123,9 @@ class Process:
         self.log = streams or SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
         self.keyring = Keyring(world.changes_since)
         self.keyring.refresh()
-        own = None if streams else OwnStream(stream, self.log, SegmentStreamReader(root, stream))
+        reader = SegmentLogReader(root)
+        records = lambda after, through: reader.records(stream, after, through)  # noqa: E731 - looked up at every call
+        own = None if streams else OwnStream(stream, self.log.last_number, records)
         files = FileAcceptedCounts(world.folder / "accepted", stream)
         self.exchange = MemoryExchange(streams, stream) if streams else files
         self.caps = EventCaps(own, self.keyring, UsageReader(world.database), self.exchange, world.clock)

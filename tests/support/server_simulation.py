@@ -13,8 +13,7 @@ from contextlib import suppress
 
 import uvloop
 
-from mauve.load.close_days import DayCloser
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Turn
 from mauve.stores.warehouse import WarehouseUnavailableError

@@ -17,8 +17,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from mauve.core.batch import packed_header
-from mauve.load.close_days import DayCloser
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, Loader
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, DayCloser, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFailedError, LogFullError
 from mauve.stores.log.files.reader import SegmentLogReader

@@ -43,7 +43,7 @@ _DAYS = 7
 _DEMO_DAYS = 10
 _KEYS = "keys.json"
 _NAMES = ("opened", "closed", "user_signup")
-_LEFT_OUT = {"cache.db", "meter.db"}
+_LEFT_OUT = {"cache.db"}
 _DELIVERIES = (
     *("stripe_invoice_paid_basic", "stripe_invoice_paid_jpy", "stripe_subscription_annual_qty3"),
     *("stripe_subscription_quarterly", "stripe_invoice_paid_marketplace_destination_acacia"),

@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from mauve.stores.log.nats import groups
+from mauve.stores.log.nats import messages
 from mauve.stores.published import PublishedRecord
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, newest_revision
@@ -104,8 +104,8 @@ def test_the_ledger_is_migrated_when_the_tables_of_the_embedded_warehouse_change
 
 def test_the_last_release_works_with_the_warehouse_and_reads_the_messages_of_this_one():
     assert LAST.warehouse >= server_schema.COMPATIBLE_FROM
-    assert groups.FORMAT in LAST.log_formats
-    assert LAST.log_formats <= groups.FORMATS_READ, "a machine of the last release may still write them"
+    assert messages.FORMAT in LAST.log_formats
+    assert LAST.log_formats <= messages.FORMATS_READ, "a machine of the last release may still write them"
 
 
 PUBLISHED = Path(__file__).with_name("published-records.json")

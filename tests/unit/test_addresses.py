@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from mauve.overload.per_address import PerAddress, origin_of
+from mauve.overload.fair_share import PerAddress, origin_of
 from support.clocks import Ticks
 
 
@@ -53,5 +53,5 @@ def test_refusals_are_logged_at_most_once_a_minute():
             assert not addresses.enter("192.0.2.1")
         ticks.now_s += 61
         assert not addresses.enter("192.0.2.1")
-    assert [(line["origin"], line["times"]) for line in logged] == [("192.0.2.1", 1), ("192.0.2.1", 100)]
+    assert [(line["owner"], line["times"]) for line in logged] == [("192.0.2.1", 1), ("192.0.2.1", 100)]
     assert "MAUVE_PROXIES" in logged[0]["advice"]

@@ -150,7 +150,7 @@ def test_many_quiet_organizations_cannot_grow_the_queue_without_bound():
         pass
     admitted = sum(server.offer(f"quiet_{number}") for number in range(1000))
     assert 0 < admitted <= server.admission.limit
-    assert server.admission.in_flight <= 2 * server.admission.limit
+    assert server.admission.total <= 2 * server.admission.limit
 
 
 def test_two_noisy_organizations_get_a_fair_share_each():
@@ -171,10 +171,10 @@ def test_the_count_in_flight_always_matches_the_queue(steps):
     for org_id, pace_s in steps:
         if not server.offer(org_id) or pace_s > 1:
             server.work(pace_s=pace_s)
-        assert server.admission.in_flight == len(server.queue)
+        assert server.admission.total == len(server.queue)
         assert IN_FLIGHT_MIN <= server.admission.limit <= IN_FLIGHT_MAX
     server.work(len(server.queue))
-    assert server.admission.in_flight == 0
+    assert server.admission.total == 0
 
 
 @given(st.floats(0, 1e6), st.sampled_from([WAIT_S_MAX, BURST_S_MAX]))
@@ -191,4 +191,4 @@ def test_a_sudden_burst_is_limited_to_what_can_be_served_soon():
         server.work(pace_s=CONGESTED_AFTER_S * 0.9)
     while server.offer():
         pass
-    assert server.admission.in_flight == pytest.approx(BURST_S_MAX / CONGESTED_AFTER_S / 0.9, rel=0.1)
+    assert server.admission.total == pytest.approx(BURST_S_MAX / CONGESTED_AFTER_S / 0.9, rel=0.1)

@@ -7,15 +7,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mauve.core.problems import Busy
-from mauve.overload import byte_budget as budgets
-from mauve.overload.byte_budget import ByteBudget
+from mauve.overload import admission as budgets
+from mauve.overload.admission import ByteBudget
 from support.service import PATIENCE_S
 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch):
     """Refuse no body because the machine is slow."""
-    monkeypatch.setattr(budgets, "WAIT_S_MAX", PATIENCE_S)
+    monkeypatch.setattr(budgets, "ROOM_WAIT_S_MAX", PATIENCE_S)
 
 
 async def soon():
@@ -58,7 +58,7 @@ def test_a_body_larger_than_a_share_is_admitted_if_it_is_its_owners_only_one():
 
 
 def test_a_body_that_waits_too_long_is_refused(monkeypatch):
-    monkeypatch.setattr(budgets, "WAIT_S_MAX", 0.01)
+    monkeypatch.setattr(budgets, "ROOM_WAIT_S_MAX", 0.01)
 
     async def scenario():
         budget = ByteBudget(100)

@@ -19,7 +19,7 @@ from mauve.ingest.accept import append_counted
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry
 from mauve.stores.log import MIXED_STREAM, LogFailedError
-from mauve.stores.log.files.reader import SegmentStreamReader
+from mauve.stores.log.files.reader import SegmentLogReader
 from support.capped import ORG, Process, SharedStreams, World
 from support.ledger_entries import a_payment
 
@@ -456,7 +456,7 @@ def test_a_process_starts_if_its_log_cannot_be_recounted_and_retries_at_the_next
         assert await process.offer(30)
         await process.die()
         with capture_logs() as logged, monkeypatch.context() as patch:
-            patch.setattr(SegmentStreamReader, "records", _full_disk)
+            patch.setattr(SegmentLogReader, "records", _full_disk)
             process = Process(world, 1)
             assert [line["event"] for line in logged] == ["caps_not_refreshed"]
         assert await process.offer(5)

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from structlog.testing import capture_logs
 
 from mauve.control.plane import _IN_FLIGHT_MAX, ControlPlane
-from mauve.overload.fair_share import _OWNERS_MAX, FairShare, Turns
+from mauve.overload.fair_share import _OWNERS_MAX, FairShare, OwnerSemaphore
 from support.clocks import Ticks
 from support.service import PATIENCE_S, bearer
 
@@ -84,11 +84,11 @@ def test_a_token_that_floods_the_control_plane_leaves_room_for_others(monkeypatc
 
 def test_an_owner_runs_a_few_at_once_and_others_do_not_wait_for_it():
     async def scenario():
-        turns, running, most = Turns(2), Counter(), Counter()
+        turns, running, most = OwnerSemaphore(2), Counter(), Counter()
         release, has_begun = asyncio.Event(), asyncio.Event()
 
         async def request(owner):
-            async with turns.taken(owner, wait_s=PATIENCE_S):
+            async with turns.acquired(owner, wait_s=PATIENCE_S):
                 running[owner] += 1
                 if owner == "other":
                     has_begun.set()
@@ -101,7 +101,7 @@ def test_an_owner_runs_a_few_at_once_and_others_do_not_wait_for_it():
         other = asyncio.create_task(request("other"))
         await has_begun.wait()
         with pytest.raises(TimeoutError):
-            async with turns.taken("busy", wait_s=0.001):
+            async with turns.acquired("busy", wait_s=0.001):
                 pass
         release.set()
         await asyncio.gather(*requests, other)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from mauve.overload.loop_fairness import ROUND_S_MAX, LoopFairness
+from mauve.overload.admission import ROUND_S_MAX, LoopFairness
 from support.clocks import Ticks
 
 HEAVY_S = ROUND_S_MAX * 0.6

@@ -14,17 +14,10 @@ from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
 from mauve.stores.log.nats import monitors, servers
 from mauve.stores.log.nats.connection import connect
-from mauve.stores.log.nats.groups import (
-    RECORDS_MAX,
-    DamagedGroupError,
-    NewerFormatError,
-    first_number,
-    packed,
-    sequence_of,
-    unpacked,
-)
+from mauve.stores.log.nats.messages import DamagedGroupError, NewerFormatError, packed, unpacked
 from mauve.stores.log.nats.monitors import Server, check_server
 from mauve.stores.log.nats.servers import check_servers
+from mauve.stores.log.nats.streams import RECORDS_MAX, first_number, sequence_of
 from support.service import PATIENCE_S
 
 RECORDS = st.lists(st.lists(st.binary(max_size=50), max_size=3), min_size=1, max_size=RECORDS_MAX)

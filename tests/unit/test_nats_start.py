@@ -10,7 +10,7 @@ import pytest
 
 from mauve.stores import UnsupportedServerError
 from mauve.stores.log.nats import monitors
-from mauve.stores.log.nats.monitors import ask_when_met, ask_when_started, check_server
+from mauve.stores.log.nats.monitors import ask_when_started, check_server
 
 SERVER = {"server_id": "a", "server_name": "n0", "version": "2.12.0", "max_payload": 2**23}
 CONFIG = {"config": {"sync_always": True}}
@@ -51,36 +51,41 @@ def monitor(start):
     return start()
 
 
+def ask_one(url):
+    with ThreadPoolExecutor(1) as threads:
+        return ask_when_started([url], threads)[0]
+
+
 def ask_both(start, *answers):
     """Return what two servers say, each asked until it gave its answers or in vain."""
     both = [start(), start()]
     for server_id, monitor, own in zip("ab", both, answers, strict=True):
         monitor.answers = {"/varz": [SERVER | {"server_id": server_id, "jetstream": each} for each in own]}
     with ThreadPoolExecutor(2) as threads:
-        return ask_when_met([monitor.url for monitor in both], threads)
+        return ask_when_started([monitor.url for monitor in both], threads)
 
 
 def test_a_server_that_reports_jetstream_as_off_is_asked_for_its_state(monitor):
     monitor.answers = {"/varz": [SERVER], "/jsz": [ON]}
-    server = ask_when_started(monitor.url)
+    server = ask_one(monitor.url)
     check_server(server)
     assert server.jetstream.meta.cluster_size == 3
 
 
 def test_a_server_is_asked_again_until_jetstream_is_on(monitor):
     monitor.answers = {"/varz": [SERVER], "/jsz": [OFF, OFF, ON]}
-    check_server(ask_when_started(monitor.url))
+    check_server(ask_one(monitor.url))
     assert monitor.answers["/jsz"] == [ON]
 
 
 def test_a_server_without_jetstream_is_reported_in_the_end(monitor, monkeypatch):
     monkeypatch.setattr(monitors, "_JETSTREAM_S_MAX", 0.01)
     with pytest.raises(UnsupportedServerError, match="JetStream is off on the NATS server n0"):
-        check_server(ask_when_started(monitor.url))
+        check_server(ask_one(monitor.url))
 
 
 def test_a_server_that_does_not_answer_is_silent():
-    assert ask_when_started("http://127.0.0.1:1") is None
+    assert ask_one("http://127.0.0.1:1") is None
 
 
 def test_servers_are_asked_again_until_they_have_met(start):

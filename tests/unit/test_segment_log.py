@@ -12,9 +12,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from mauve.stores.data_directory import HeldError
-from mauve.stores.disk import LOCAL_DISK, LocalDisk
+from mauve.stores.disk import LOCAL_DISK, Disk
 from mauve.stores.log import RECORD_NUMBER_MAX, Lost
-from mauve.stores.log.files import frames, quarantine
+from mauve.stores.log.files import reader as reader_module
+from mauve.stores.log.files import segments
 from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.segments import NUMBER_GAP, POOL_SEGMENTS_MAX, continue_after, ends_before
 from mauve.stores.log.files.writer import SegmentLogWriter
@@ -22,7 +23,7 @@ from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writ
 
 # Each takes a frame of 48 bytes, the last 3 of which are padding.
 SMALL = [b"small record number %d" % number for number in range(7)]
-FRAME_BYTES = frames.frame_bytes(len(SMALL[0]))
+FRAME_BYTES = segments.frame_bytes(len(SMALL[0]))
 PADDING_BYTES = 3
 
 
@@ -168,7 +169,7 @@ class TestBitFlip:
         assert reader.quarantined() == 4
 
     def test_the_number_of_quarantined_copies_is_limited(self, root, monkeypatch):
-        monkeypatch.setattr(quarantine, "FILES_MAX", 2)
+        monkeypatch.setattr(reader_module, "FILES_MAX", 2)
         append_all(root, SMALL)
         append_all(root, [b"next segment"])
         for index in (1, 3, 5):
@@ -185,7 +186,7 @@ class TestBitFlip:
         whole = path.read_bytes()
         write_at(path, 3 * FRAME_BYTES, bytes(4 * FRAME_BYTES))
 
-        class LandingDisk(LocalDisk):
+        class LandingDisk(Disk):
             reads = 0
 
             def pread(self, descriptor, bytes_max, offset):
@@ -222,12 +223,12 @@ class TestForeignBytes:
         append_all(root, SMALL, **mark)
         append_all(root, [b"later"], **mark)
         old, new = segment_paths(root)
-        write_at(new, frames.frame_bytes(5), old.read_bytes()[: 7 * FRAME_BYTES])
+        write_at(new, segments.frame_bytes(5), old.read_bytes()[: 7 * FRAME_BYTES])
         append_all(root, [b"latest"], **mark)
         assert read_all(SegmentLogReader(root)) == [*SMALL, b"later", b"latest"]
 
     def test_a_payload_that_looks_like_a_frame_is_not_one_even_after_damage(self, root):
-        forged = frames.encode_header(b"guessed!", RECORD_NUMBER_MAX, 6, frames.checksum_of_payload([b"forged"]))
+        forged = segments.encode_header(b"guessed!", RECORD_NUMBER_MAX, 6, segments.checksum_of_payload([b"forged"]))
         append_all(root, [forged + b"forged  ", b"honest"], new_mark=lambda: b"its mark")
         write_at(segment_paths(root)[0], 0, b"?")
         append_all(root, [b"later"])
@@ -304,7 +305,7 @@ def test_numbers_are_never_reused_however_often_the_writer_crashes(root, tmp_pat
         after = batch[-1].number
         seen += [record.number for record in batch]
         newest = segment_paths(root)[-1]
-        write_at(newest, turn % 3 * frames.frame_bytes(3), bytes(SEGMENT_BYTES))
+        write_at(newest, turn % 3 * segments.frame_bytes(3), bytes(SEGMENT_BYTES))
         with newest.open("r+b") as file:
             os.truncate(file.fileno(), SEGMENT_BYTES)
     assert len(seen) == 24

@@ -11,15 +11,15 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from mauve.stores.disk import LocalDisk, write_all
+from mauve.stores.disk import Disk, write_all
 from mauve.stores.log import RECORD_NUMBER_MAX, LogFailedError, LogFullError
-from mauve.stores.log.files import tail
+from mauve.stores.log.files import writer as writer_module
 from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.writer import one_thread
 from support.segment_log import BYTES_MAX, LARGE, SEGMENT_BYTES, Seconds, a_writer, append_all, read_all, segment_paths
 
 
-class FaultyDisk(LocalDisk):
+class FaultyDisk(Disk):
     """A disk that fails on demand, once for every number in the list."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class TestFailure:
         assert read[5:] in ([b"recovered"], [b"late", b"recovered"])
 
     def test_a_failed_directory_sync_is_final_too(self, root):
-        class Disk(LocalDisk):
+        class OwnDisk(Disk):
             fails = False
 
             def sync_directory(self, path):
@@ -106,7 +106,7 @@ class TestFailure:
                 super().sync_directory(path)
 
         async def main():
-            disk = Disk()
+            disk = OwnDisk()
             writer = a_writer(root, disk=disk)
             disk.fails = True
             with pytest.raises(LogFailedError):
@@ -133,15 +133,15 @@ class TestFailure:
         assert read_all(SegmentLogReader(root)) == [b"%d" % number + b"-" * 90 for number in range(30)]
 
     def test_a_disk_that_writes_nothing_fails_without_an_endless_loop(self):
-        class Disk(LocalDisk):
+        class OwnDisk(Disk):
             def pwritev(self, descriptor, buffers, offset):
                 return 0
 
         with pytest.raises(OSError, match="took nothing"):
-            write_all(Disk(), 0, [b"x"], 0)
+            write_all(OwnDisk(), 0, [b"x"], 0)
 
     def test_more_pieces_than_one_call_accepts_are_written_in_several(self, root, monkeypatch):
-        monkeypatch.setattr(tail, "_JOINED_PIECE_BYTES_MAX", 0)
+        monkeypatch.setattr(writer_module, "_JOINED_PIECE_BYTES_MAX", 0)
 
         async def main():
             disk = FaultyDisk()

@@ -1,7 +1,14 @@
+"""Limits on reads.
+
+Proves: expendable.
+"""
+
+import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +18,10 @@ from mauve.core.credential import KeyKind, Scope
 from mauve.core.organization import Standing
 from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
-from mauve.stores.limits.read_meter import ReadCost, Throttle, Throttled
-from mauve.stores.limits.read_meter_file import SqliteReadMeter
+from mauve.stores.limits.read_meter import ReadCost, ReadMeter, Throttle, Throttled
 from mauve.stores.published import PublishedKey, PublishedOrganization, PublishedToken
+from mauve.stores.sql.database import Database, sqlite_url
+from mauve.stores.sql.migrate import CATALOG, migrate
 from mauve.web.envelopes import data_reply
 
 NOW = int(datetime(2026, 11, 15, 12, tzinfo=UTC).timestamp()) * 1000
@@ -32,9 +40,15 @@ def an_organization(reads_per_minute=600, agent_queries=100, raw_scans=10):
 
 
 @pytest.fixture
-def meter(tmp_path):
-    with closing(SqliteReadMeter(tmp_path / "meter.db")) as opened:
+def database(tmp_path):
+    with closing(Database(sqlite_url(tmp_path / "catalog.db"), busy_timeout_s=0.01)) as opened:
+        migrate(opened, CATALOG)
         yield opened
+
+
+@pytest.fixture
+def meter(database):
+    return ReadMeter(database)
 
 
 def refusal(meter, organization, reader, *, is_raw_scan=False, now=NOW):
@@ -109,20 +123,28 @@ def test_an_unpublished_organization_has_the_default_limits(meter):
         check_reads(meter, None, TOKEN, NOW, is_raw_scan=False)
 
 
-class MeterThatIsDown:
-    def take(self, org_id, uses, limits, now_ms):
-        raise StoreUnavailableError("disk full")
+@pytest.fixture
+def locked(tmp_path, database):
+    """Lock the catalog: nothing can be counted."""
+    with closing(sqlite3.connect(tmp_path / "catalog.db")) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
 
-    usage = close = None
 
-
-def test_a_read_that_cannot_be_counted_is_refused():
+@pytest.mark.usefixtures("locked")
+def test_a_read_that_cannot_be_counted_is_refused(meter):
     with pytest.raises(StoreUnavailableError):
-        check_reads(MeterThatIsDown(), an_organization(reads_per_minute=9), TOKEN, NOW, is_raw_scan=True)
+        check_reads(meter, an_organization(reads_per_minute=9), TOKEN, NOW, is_raw_scan=True)
 
 
-def test_reads_continue_when_a_meter_that_fails_open_fails():
-    check_reads(FailOpenMeter(MeterThatIsDown()), an_organization(reads_per_minute=0), TOKEN, NOW, is_raw_scan=True)
+def test_a_meter_that_fails_open_allows_reads_until_it_can_count_again(database, locked):
+    meter = FailOpenMeter(database)
+    with structlog.testing.capture_logs() as logged:
+        for _ in range(3):
+            check_reads(meter, an_organization(reads_per_minute=0), TOKEN, NOW, is_raw_scan=True)
+    assert [line["event"] for line in logged] == ["reads_not_counted"]
+    locked.rollback()
+    assert refusal(meter, an_organization(reads_per_minute=2), TOKEN)[0] == 429
 
 
 def test_the_wait_is_measured_on_the_clock_of_the_meter():

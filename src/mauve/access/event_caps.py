@@ -7,7 +7,7 @@ nothing here.
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Final, NamedTuple
@@ -23,15 +23,17 @@ from mauve.core.problems import Code, Problem
 from mauve.core.window import period_ends_at, period_of
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.usage import UsageReader
-from mauve.stores.log import MIXED_STREAM, LogRecord, OwnLogWriter, StreamReader, number_of, stream_of
+from mauve.stores.limits.accepted import AcceptedExchange, CountedUsage
+from mauve.stores.log import MIXED_STREAM, LogRecord, number_of, stream_of
 from mauve.stores.published import PublishedOrganization
-from mauve.stores.usage import AcceptedExchange, CountedUsage
 
 REFRESH_EVERY_S: Final = 0.25
 # Bound one step of a recount: the usage of other processes must be read in between.
 RECOUNT_RECORDS_MAX: Final = 20_000
 RECOUNT_BYTES_MAX: Final = 64 * 2**20
 _NOTHING_COUNTED: Final = CountedUsage("", {}, {}, (), 0)
+
+ReadRecords = Callable[[int, int], Iterator[LogRecord]]  # after, through
 
 log = structlog.get_logger()
 
@@ -40,8 +42,8 @@ class OwnStream(NamedTuple):
     """The log stream that only this process writes."""
 
     number: int
-    writer: OwnLogWriter
-    reader: StreamReader
+    last_number: Callable[[], int]  # that no durable record exceeds and every later record will
+    records: ReadRecords
 
 
 class UsageSnapshot(NamedTuple):
@@ -107,9 +109,8 @@ class Recount:
         self.is_done = False
         self._records: Iterator[LogRecord] | None = None
 
-    def count_more(self, stream: StreamReader, position: int) -> None:
-        """Count the next records after the position."""
-        self._records = self._records or stream.records(position, self.through)
+    def count_more(self, records: ReadRecords, position: int) -> None:
+        self._records = self._records or records(position, self.through)
         size = 0
         for _ in range(RECOUNT_RECORDS_MAX):
             record = next(self._records, None)
@@ -170,7 +171,6 @@ class EventCaps:
         self._recounted: dict[str, int] = {}  # organization → record number up to which our stream was recounted
 
     def events(self, org_period: OrgPeriod) -> int:
-        """Return the number of events, including those in flight."""
         return self._elsewhere[org_period] + self._own[org_period] + self._pending[org_period]
 
     def reserve(self, org_period: OrgPeriod, events: int) -> None:
@@ -201,7 +201,6 @@ class EventCaps:
         self._recorded[org_period] += events
 
     async def refresh_forever(self) -> None:
-        """Refresh every `REFRESH_EVERY_S` until cancelled."""
         while True:
             await asyncio.sleep(REFRESH_EVERY_S)
             job = self._prepare_refresh()
@@ -240,7 +239,7 @@ class EventCaps:
         if self._recount is None or not self._recount.org_ids <= capped:
             # An organization whose cap is new may have uncounted requests in flight: recount it at the next refresh.
             missing = (capped if before is None else capped & before) - self._recounted.keys()
-            self._recount = Recount(missing, self._stream.writer.last_number) if missing else None
+            self._recount = Recount(missing, self._stream.last_number()) if missing else None
 
     def _organizations_with_a_cap(self) -> frozenset[str]:
         organizations = list(self._keyring.organizations.values())  # a copy: another thread may add to them
@@ -252,7 +251,7 @@ class EventCaps:
             self._share(job.accepted)
             snapshot = self._other_usage.read(job.capped, job.period)
             if self._stream is not None and job.recount is not None:
-                job.recount.count_more(self._stream.reader, snapshot.positions.get(self._stream.number, 0))
+                job.recount.count_more(self._stream.records, snapshot.positions.get(self._stream.number, 0))
         except Exception as error:  # noqa: BLE001 - whatever failed, the next refresh may succeed
             if self._is_current:
                 log.warning("caps_not_refreshed", reason=str(error), advice=f"trying again every {REFRESH_EVERY_S} s")
@@ -307,7 +306,6 @@ def check_standing(organization: PublishedOrganization | None, now_ms: int) -> N
 
 
 def check_cap(cap: int, events: int, now_ms: int) -> None:
-    """Raise if the events of this billing period have reached the cap."""
     if events >= cap:
         raise Problem(
             Code.EVENT_CAP_REACHED,

@@ -114,10 +114,9 @@ class Keyring:
         self._key_cache: dict[str, PublishedKey] = {}  # live keys by credential, cleared on every change
         self._token_cache: dict[str, PublishedToken] = {}  # likewise
         self._refreshing = threading.Lock()
-        self._is_current = True
+        self.is_current = True  # The last refresh succeeded.
 
     def key_for(self, credential: str | None) -> PublishedKey | None:
-        """Return the live key for a presented credential."""
         if credential is None:
             return None
         cached = self._key_cache.get(credential)
@@ -156,7 +155,6 @@ class Keyring:
         return self._records.projects.get(public_id)
 
     def secret(self, record_id: str) -> PublishedSecret | None:
-        """Return the webhook secret of a project and provider."""
         if record_id not in self._records.secrets:
             self._refresh_early()
         return self._records.secrets.get(record_id)
@@ -198,11 +196,6 @@ class Keyring:
         """Return whether the records are recent enough for money and reads. Ask before a look-up."""
         return self._ticks() - self._read_at <= self._age_s_max
 
-    @property
-    def is_current(self) -> bool:
-        """Return whether the last refresh succeeded."""
-        return self._is_current
-
     def refresh(self) -> None:
         """Apply everything that was published since the last refresh. Keep the records if that fails."""
         with self._refreshing:
@@ -211,17 +204,17 @@ class Keyring:
             try:
                 changes = self._read_changes(0 if is_outdated else self._revision)
             except StoreUnavailableError as error:
-                if self._is_current:
+                if self.is_current:
                     log.warning("catalog_unreadable", reason=str(error), advice="keys in memory stay in use")
-                self._is_current = False
+                self.is_current = False
                 if self._revision == 0:
                     self._load_snapshot()
                 return
             except Exception:
-                self._is_current = False
+                self.is_current = False
                 raise
             self._apply(changes, is_complete=is_outdated)
-            self._read_at, self._is_current = began_at, True
+            self._read_at, self.is_current = began_at, True
 
     @contextmanager
     def following(self, wait: Callable[[float], None]) -> Iterator[None]:

@@ -2,6 +2,8 @@
 
 from typing import Final, assert_never
 
+import structlog
+
 from mauve.core.organization import Limits
 from mauve.core.problems import Code, Problem
 from mauve.stores import StoreUnavailableError
@@ -17,6 +19,8 @@ _RAW_SCANS_SPENT: Final = (
     "the reads of event_names, event_count and event_series by control tokens in this billing period are spent: "
     "other metrics are still served, these again after the reset"
 )
+
+log = structlog.get_logger()
 
 Reader = PublishedKey | PublishedToken
 """The credential of a read."""
@@ -37,19 +41,21 @@ def check_reads(
         raise problem_from(refusal)
 
 
-class FailOpenMeter:
-    """Allows a read that the meter cannot count."""
+class FailOpenMeter(ReadMeter):
+    """Allows a read that the meter cannot count, and logs the first of several in a row."""
 
-    def __init__(self, meter: ReadMeter) -> None:
-        self._meter = meter
-        self.usage = meter.usage
-        self.close = meter.close
+    _is_counting = True
 
     def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:
         try:
-            return self._meter.take(org_id, cost, limits, now_ms)
-        except StoreUnavailableError:
+            refusal = super().take(org_id, cost, limits, now_ms)
+        except StoreUnavailableError as error:
+            if self._is_counting:
+                log.warning("reads_not_counted", reason=str(error), advice="reads continue without limits")
+            self._is_counting = False
             return None
+        self._is_counting = True
+        return refusal
 
 
 def cost_of(reader: Reader, *, is_raw_scan: bool) -> ReadCost:

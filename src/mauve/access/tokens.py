@@ -41,8 +41,6 @@ class PresentedToken:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The organization that a control token acts for, and its scopes."""
-
     org_id: str
     environment: Environment
     scopes: frozenset[Scope]

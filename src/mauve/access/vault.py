@@ -40,7 +40,7 @@ class Vault:
     def __init__(self, master_keys: Secret) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415 - slow to import
 
-        keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
+        keys = _master_keys_in(master_keys)
         if not keys:
             raise VaultError("the master key is empty: set MAUVE_MASTER_KEY, or restore master.key from your backup")
         self._ciphers = {_id_of(key): AESGCM(key) for key in keys}
@@ -82,12 +82,16 @@ def derived_keys(master_keys: Secret, purpose: bytes) -> list[bytes]:
     from cryptography.hazmat.primitives.hashes import SHA256  # noqa: PLC0415 - slow to import
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF  # noqa: PLC0415
 
-    keys = [_master_key_from(text) for text in master_keys.reveal().replace(",", " ").split()]
+    keys = _master_keys_in(master_keys)
     return [HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(key) for key in keys]
 
 
 def new_master_key() -> str:
     return base64.b64encode(os.urandom(MASTER_KEY_BYTES)).decode()
+
+
+def _master_keys_in(text: Secret) -> list[bytes]:
+    return [_master_key_from(each) for each in text.reveal().replace(",", " ").split()]
 
 
 def _master_key_from(text: str) -> bytes:

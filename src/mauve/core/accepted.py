@@ -13,8 +13,6 @@ loaded, so the sum is never too low, and too high by less than that share."""
 
 
 class OrgPeriod(NamedTuple):
-    """The scope of a cap."""
-
     org_id: str
     period: str
 
@@ -38,14 +36,12 @@ class AcceptedCounts:
             self._subtotals[org_period] = _merged(subtotals)
 
     def sums(self, position: int) -> dict[OrgPeriod, int]:
-        """Return how many events come after a position."""
         return {
             org_period: sum(events for number, events in subtotals if number > position)
             for org_period, subtotals in self._subtotals.items()
         }
 
     def drop_loaded(self, position: int) -> None:
-        """Drop everything up to and including a position."""
         kept = (
             (org_period, [subtotal for subtotal in subtotals if subtotal[0] > position])
             for org_period, subtotals in self._subtotals.items()

@@ -44,7 +44,6 @@ class MalformedBatchError(Exception):
 
 
 def packed_header(project: str, org_id: str, received_at: int, arrived_at: int, event_count: int) -> bytes:
-    """Return the bytes that precede the items."""
     project_size, org_size, names = _packed_names(project, org_id)
     return _HEADER.pack(_FORMAT, project_size, org_size, event_count, received_at, arrived_at) + names
 

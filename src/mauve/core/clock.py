@@ -8,11 +8,7 @@ CLOCK_SLACK_MS: Final = 5_000
 
 
 class Clock(Protocol):
-    """The source of the current time."""
-
-    def now_ms(self) -> int:
-        """Return the time in epoch milliseconds, UTC."""
-        ...
+    def now_ms(self) -> int: ...
 
     def now_us(self) -> int:
         """Return the time in epoch microseconds, UTC: precise enough to order two requests."""
@@ -20,8 +16,6 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock."""
-
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 

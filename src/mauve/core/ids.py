@@ -18,14 +18,11 @@ class Randomness(Protocol):
 
 
 class SystemRandomness:
-    """The operating system's random source."""
-
     def base62(self, length: int) -> str:
         return "".join(secrets.choice(ALPHABET) for _ in range(length))
 
 
 def new_id(prefix: str, randomness: Randomness) -> str:
-    """Return a new id such as `app_…`."""
     return f"{prefix}_{randomness.base62(_RANDOM_CHARACTERS)}"
 
 

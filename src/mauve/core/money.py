@@ -22,8 +22,6 @@ _WITHDRAWN_IN_HUNDREDTHS: Final = (
 
 
 class Money(msgspec.Struct, frozen=True, gc=False):
-    """An amount in one currency."""
-
     minor: int  # minor units, as ISO 4217 defines them
     currency: str  # ISO 4217, lowercase
 

@@ -55,7 +55,6 @@ def not_found() -> Problem:
 
 
 def existing(found: T | None) -> T:
-    """Return what was found, or raise the 404."""
     if found is None:
         raise not_found()
     return found
@@ -112,7 +111,5 @@ class RejectionCode(StrEnum):
 
 
 class Fault(NamedTuple):
-    """What is wrong with an item."""
-
     code: RejectionCode
     text: str  # names the field and never echoes a value

@@ -32,5 +32,4 @@ class Secret:
 
 
 def masked_text(text: str) -> str:
-    """Return the text with every credential reduced to its prefix."""
     return _CREDENTIAL.sub(r"\1…", text)

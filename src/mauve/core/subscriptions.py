@@ -28,8 +28,6 @@ _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
 class MrrContribution(NamedTuple):
-    """What a version adds to MRR."""
-
     currency: str
     mrr: int | None  # None unless it is active
 
@@ -85,8 +83,6 @@ def day_number_of(day: date) -> int:
 
 
 class MrrSums:
-    """The changes of MRR, summed by project, day and currency."""
-
     def __init__(self) -> None:
         self._sums: dict[tuple[str, int, str], list[int]] = defaultdict(lambda: [0, 0])
 
@@ -112,7 +108,6 @@ class MrrSums:
 
     @property
     def changes(self) -> list[MrrChange]:
-        """Return the changes that are not zero."""
         return [MrrChange(*key, *total) for key, total in self._sums.items() if any(total)]
 
 

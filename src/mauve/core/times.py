@@ -61,12 +61,10 @@ def occurred_at(at_ms: int | None, sent_at_ms: int | None, received_at_ms: int) 
 
 
 def claimed_at(at_ms: int, sent_at_ms: int | None, received_at_ms: int) -> int:
-    """Return the client's time, corrected for clock skew."""
     return at_ms if sent_at_ms is None else at_ms + received_at_ms - sent_at_ms
 
 
 def clamped(claim_ms: int, received_at_ms: int) -> int:
-    """Return the nearest time in the window around the receipt."""
     if claim_ms < received_at_ms - PAST_MAX_MS:
         return received_at_ms - PAST_MAX_MS
     if claim_ms > received_at_ms + FUTURE_MAX_MS:
@@ -75,7 +73,6 @@ def clamped(claim_ms: int, received_at_ms: int) -> int:
 
 
 def day_number(ms: int) -> int:
-    """Return the days since 1970-01-01, UTC."""
     return ms // DAY_MS
 
 

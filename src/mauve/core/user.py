@@ -11,8 +11,6 @@ from mauve.core.credential import Scope
 
 
 class Role(StrEnum):
-    """What a person may do in an organization."""
-
     OWNER = "owner"
     ADMIN = "admin"
     DEVELOPER = "developer"
@@ -30,8 +28,6 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """A browser in which a user is signed in."""
-
     session_id: str
     user_id: str
     agent: str  # what the browser calls itself

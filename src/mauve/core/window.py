@@ -17,7 +17,6 @@ class Window(NamedTuple):
 
     @property
     def length(self) -> int:
-        """Return the number of days."""
         return (self.last - self.first).days + 1
 
     @property
@@ -31,12 +30,10 @@ class Window(NamedTuple):
 
 
 def today_at(now_ms: int) -> date:
-    """Return the UTC day of a time."""
     return datetime.fromtimestamp(now_ms / 1000, UTC).date()
 
 
 def midnight_ms(day: date) -> int:
-    """Return when a UTC day begins, in epoch milliseconds."""
     return (day.toordinal() - _EPOCH_ORDINAL) * DAY_MS
 
 

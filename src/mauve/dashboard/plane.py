@@ -33,7 +33,7 @@ from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.pages.sheets import FileResponse
 from mauve.dashboard.rendering import ASSETS, asset_response, page, see_other
 from mauve.dashboard.routes import MEMBER, PUBLIC, MemberPage, PublicPage
-from mauve.overload.fair_share import FairShare, Turns
+from mauve.overload.fair_share import FairShare, OwnerSemaphore
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import Cancellation, deadline_at
 from mauve.web.app import bounded_body, compressed, starlette_app
@@ -71,7 +71,7 @@ class Dashboard:
         self._timeout_s = timeout_s
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="dashboard")
         self._share = FairShare(_IN_FLIGHT_MAX, "dashboard")
-        self._turns = Turns(_AT_ONCE_MAX)
+        self._running = OwnerSemaphore(_AT_ONCE_MAX)
         self._file_threads = ThreadPoolExecutor(_FILE_THREADS, thread_name_prefix="files")
         self._file_share = FairShare(_FILES_MAX, "files")
         routes = [
@@ -131,7 +131,7 @@ class Dashboard:
 
     async def _answer_in_turn(self, handle: Handler, context: Context, owner: str) -> Response:
         try:
-            async with self._turns.taken(owner, self._timeout_s):
+            async with self._running.acquired(owner, self._timeout_s):
                 return await self._answer_in_time(handle, context)
         except TimeoutError:
             return _problem_page(context, HTTPStatus.SERVICE_UNAVAILABLE, _SHARE_EXCEEDED)

@@ -20,7 +20,7 @@ from mauve.core.user import Role
 from mauve.core.window import midnight_ms, period_of
 from mauve.demo.history import Day, history_of, recent_deliveries
 from mauve.demo.population import PROFILES, AppProfile, DateRange, UserEvent
-from mauve.load.close_days import DayCloser
+from mauve.load.loader import DayCloser
 from mauve.load.runner import note_first_events
 from mauve.stores.ingest_stats import ACCEPTED, IngestStats
 from mauve.stores.ledger import LoadStep

@@ -5,8 +5,7 @@ from typing import Final, NamedTuple, Self
 
 from mauve.core.problems import Busy
 from mauve.ingest.dependencies import IngestParts
-from mauve.overload.admission import Admission, Slot
-from mauve.overload.byte_budget import ByteBudget
+from mauve.overload.admission import Admission, ByteBudget, Slot
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import OpenRequest, Reply
 

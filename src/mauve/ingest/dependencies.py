@@ -9,9 +9,7 @@ from mauve.access.vault import Vault
 from mauve.core.clock import Clock
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.publishable import PublishableLimits
-from mauve.overload.admission import Admission
-from mauve.overload.byte_budget import ByteBudget
-from mauve.overload.loop_fairness import LoopFairness
+from mauve.overload.admission import Admission, ByteBudget, LoopFairness
 from mauve.stores.ledger.group_commit import GroupedLedger
 from mauve.stores.log import LogWriter
 

@@ -29,11 +29,6 @@ class Arrival(NamedTuple):
     record: LogRecord
 
 
-class OrderedRecords(NamedTuple):
-    records: Records
-    is_last: bool  # the log held nothing more when reading began
-
-
 class ArrivalOrder:
     """Used by one thread at a time."""
 
@@ -53,8 +48,11 @@ class ArrivalOrder:
         self._waiting.clear()
         self._sizes.clear()
 
-    def take(self, positions: Mapping[int, int]) -> OrderedRecords:
-        """Return the records after the positions, up to the latest time that every stream has been read to."""
+    def take(self, positions: Mapping[int, int]) -> tuple[Records, bool]:
+        """Return the records after the positions, up to the latest time that every stream has been read to.
+
+        Also return whether the log held nothing more when reading began.
+        """
         began_at = self._clock.now_us()  # before streams are listed: a stream created later holds nothing older
         cut = self._read_on(positions)
         # A time far in the future means that the clock was set back; do not wait for it.
@@ -65,7 +63,7 @@ class ArrivalOrder:
             for stream, waiting in self._waiting.items()
             for arrival in _timed_alone(self._take_until(stream, waiting, later, read_up_to))
         ]
-        return OrderedRecords(_in_order(taken), is_last=not cut)
+        return _in_order(taken), not cut
 
     def take_range(self, before: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
         """Return exactly the records of a range, in the order in which any loader gets them."""

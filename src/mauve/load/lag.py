@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Final, Protocol
 
 import structlog
@@ -10,7 +11,7 @@ import structlog
 from mauve.core.batch import arrival_of
 from mauve.core.clock import CLOCK_SLACK_MS, Clock
 from mauve.stores.ledger.loading import LoadLedger
-from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, LogReader, StreamReader
+from mauve.stores.log import MIXED_STREAM, RECORD_NUMBER_MAX, LogReader
 
 
 def ends_of(ledger: LoadLedger, source: LogReader) -> dict[int, int]:
@@ -20,7 +21,7 @@ def ends_of(ledger: LoadLedger, source: LogReader) -> dict[int, int]:
     }
 
 
-def are_loaded(ends: Mapping[int, int], ledger: LoadLedger, streams: Mapping[int, StreamReader]) -> bool:
+def are_loaded(ends: Mapping[int, int], ledger: LoadLedger, source: LogReader) -> bool:
     """Return whether every record up to these ends is loaded. An end may exceed the number of the last record."""
     positions = ledger.positions()
     for stream, end in ends.items():
@@ -30,7 +31,7 @@ def are_loaded(ends: Mapping[int, int], ledger: LoadLedger, streams: Mapping[int
         if stream == MIXED_STREAM:
             waiting = any(record.number <= end for record in ledger.read_events(after, bytes_max=1)[:1])
         else:
-            waiting = stream in streams and any(True for _ in streams[stream].records(after, end))
+            waiting = any(True for _ in source.records(stream, after, end))
         if waiting:
             return False
     return True
@@ -43,8 +44,6 @@ log = structlog.get_logger()
 
 
 class Progress(Protocol):
-    """The loader's progress."""
-
     @property
     def is_catching_up(self) -> bool: ...
 
@@ -98,11 +97,10 @@ class LoadLag:
         return oldest is not None and (oldest < late_before or oldest > now + CLOCK_SLACK_MS * 1000)
 
 
-def oldest_waiting_at(ledger: LoadLedger, streams: Mapping[int, StreamReader]) -> int | None:
+def oldest_waiting_at(ledger: LoadLedger, source: LogReader) -> int | None:
     """Return when the oldest unloaded record arrived, in epoch microseconds; None if there is none."""
     positions = ledger.positions()
     waiting = ledger.read_events(positions.get(MIXED_STREAM, 0), bytes_max=1)[:1]
-    for stream, reader in streams.items():
-        first = next(iter(reader.records(positions.get(stream, 0), RECORD_NUMBER_MAX)), None)
-        waiting += [] if first is None else [first]
+    for stream in source.streams():
+        waiting += islice(source.records(stream, positions.get(stream, 0), RECORD_NUMBER_MAX), 1)
     return min((arrival_of(record.payload) for record in waiting), default=None)

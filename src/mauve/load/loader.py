@@ -10,15 +10,15 @@ a range only once, even if two loaders commit it.
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future, ThreadPoolExecutor, wait
+from datetime import date, timedelta
 from typing import Final, NamedTuple
 
 import structlog
 
 from mauve.core.clock import Clock
 from mauve.core.times import DAY_MS
-from mauve.core.window import today_at
+from mauve.core.window import DAY, Window, sunday_of, today_at
 from mauve.load.arrival_order import STEP_BYTES_MAX, ArrivalOrder, in_order
-from mauve.load.close_days import DayCloser
 from mauve.load.rows import (
     LogRange,
     Records,
@@ -33,6 +33,7 @@ from mauve.load.rows import (
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ingest_stats import REPEAT, SUPPRESSED, IngestStats
 from mauve.stores.ledger import DeadLetter, Intent, LoadStep, Turn
+from mauve.stores.ledger.closed_days import ClosedDays
 from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.log import MIXED_STREAM, LogReader, LogRecord, Lost
 from mauve.stores.warehouse import RowsRefusedError, last_numbers
@@ -42,8 +43,47 @@ IDEMPOTENCY_WINDOW_MS: Final = 7 * DAY_MS
 RANGE_BYTES_MAX: Final = STEP_BYTES_MAX
 MISSING_TRIES_MAX: Final = 20
 _LOST: Final = "the stream was purged, or the restored backup is older than the stream: loading continues after them"
+# Events are dated at most seven days back, plus a day because events received just before midnight load after it.
+_OPEN: Final = timedelta(days=9)
 
 log = structlog.get_logger()
+
+
+class DayCloser:
+    """Counts a day's users once, when no more events can be dated to it. Used by the loader's thread only."""
+
+    def __init__(self, closed: ClosedDays, warehouse: ClickHouseWarehouse) -> None:
+        self._closed = closed
+        self._warehouse = warehouse
+
+    def reopen_from(self, first: date) -> None:
+        """Reopen this day and all later ones before rows are loaded into them.
+
+        Needed when a clock was wrong for days, or when history is generated.
+        """
+        through = self._closed.through()
+        if through is not None and first <= through:
+            log.warning("days_reopened", first=str(first), closed_through=str(through))
+            self._closed.reopen(first)
+
+    def close_next_days(self, today: date) -> bool:
+        """Close the days of one week that are due; return whether any were. Load all accepted events first."""
+        limit = today - _OPEN
+        first = self._first_open(limit)
+        last = min(sunday_of(first), limit)
+        if last < first:
+            return False
+        if last == sunday_of(last):
+            self._warehouse.merge_week(Window(last - 6 * DAY, last))
+        self._closed.close(last, self._warehouse.users_of_days(Window(first, last)))
+        return True
+
+    def _first_open(self, limit: date) -> date:
+        through = self._closed.through()
+        if through is not None:
+            return through + DAY
+        first = self._warehouse.first_day()
+        return limit if first is None else first
 
 
 def one_thread() -> Executor:
@@ -96,7 +136,6 @@ class Loader:
         self._turn, self._positions = turn, None
 
     def load_next_range(self) -> int:
-        """Load the next records, up to a limit, and return their number."""
         positions, self._positions = self._positions, None
         unfinished = Unfinished()
         if positions is None:
@@ -332,7 +371,6 @@ def _last_of(records: Records) -> dict[int, int]:
 
 
 def _repeat_stats(log_range: LogRange, repeats: set[int], now_ms: int) -> IngestStats:
-    """Count the repeats of each project."""
     rows = log_range.rows
     by_project = Counter(project for project, seq in zip(rows.project, rows.seq, strict=True) if seq in repeats)
     counts = {(project, REPEAT): count for project, count in by_project.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import compress
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -38,13 +38,6 @@ _many: Final = msgspec.json.Decoder(list[LoggedEvent])
 _one: Final = msgspec.json.Decoder(LoggedEvent)
 
 
-class LoggedBatch(NamedTuple):
-    project: str
-    org_id: str
-    received_at: int
-    event_count: int
-
-
 Records = list[tuple[int, LogRecord]]  # stream and record, in order of arrival
 
 
@@ -53,11 +46,9 @@ Unreadable = tuple[int, LogRecord, str]  # stream, record, reason
 
 @dataclass(slots=True)
 class LogRange:
-    """A decoded range of the log."""
-
     records: Records = field(default_factory=list)
     rows: EventRows = field(default_factory=EventRows)
-    batches: list[LoggedBatch] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)  # without their items
     unreadable: list[Unreadable] = field(default_factory=list)
     is_last: bool = False  # the log held nothing more when it was read
     intent: Intent | None = None  # the unfinished range that it repeats
@@ -74,7 +65,7 @@ def range_from(records: Records, *, is_last: bool = False) -> LogRange:
         except (MalformedBatchError, msgspec.MsgspecError, UnicodeDecodeError) as error:
             log_range.unreadable.append((stream, record, str(error)))
         else:
-            log_range.batches.append(LoggedBatch(batch.project, batch.org_id, batch.received_at, len(events)))
+            log_range.batches.append(batch._replace(event_count=len(events), items=b""))
             _append(log_range.rows, batch, events, first_seq(stream, record.number))
     return log_range
 
@@ -125,7 +116,7 @@ def usage_of(log_range: LogRange, repeats: set[int]) -> dict[tuple[str, str], in
     return counts
 
 
-def first_seen_of(batches: Iterable[LoggedBatch]) -> dict[str, int]:
+def first_seen_of(batches: Iterable[Batch]) -> dict[str, int]:
     first: dict[str, int] = {}
     for batch in batches:
         first[batch.project] = min(batch.received_at, first.get(batch.project, batch.received_at))

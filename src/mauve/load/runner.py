@@ -13,14 +13,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.core.clock import Clock
 from mauve.core.window import today_at
-from mauve.load.close_days import DayCloser
 from mauve.load.lag import are_loaded, ends_of
 from mauve.load.lease import LoaderLease
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import LeaseLostError
 from mauve.stores.ledger.loading import LoadLedger
-from mauve.stores.log import MIXED_STREAM, LogReader, StreamReader
+from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
@@ -34,8 +33,6 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class LoadParts:
-    """The loader's dependencies, once the warehouse is open."""
-
     loader: Loader
     lease: LoaderLease
     days: DayCloser
@@ -43,7 +40,6 @@ class LoadParts:
     source: LogReader
     ledger: LoadLedger
     note_first_event: Callable[[str, int], None]
-    streams: Callable[[], Mapping[int, StreamReader]]  # read-only
     close: Callable[[], None]
 
 
@@ -71,12 +67,12 @@ class LoadRunner:
         self._parts: LoadParts | None = None
         self._caught_up_at = self._range_began_at = time.monotonic()
         self._has_caught_up = False  # since this process started
-        self._is_catching_up = False
+        self.is_catching_up = False  # The log still held records after the last range.
         self._backlog_bytes = 0
         self._followed_up_at = 0.0
         self._stopping = threading.Event()
         self._failures = 0  # in a row
-        self._has_warehouse = True
+        self.has_warehouse = True  # It answered when it was last needed.
         self._is_active: bool | None = None  # None: has not tried to acquire the lease yet
         self._step_lock = threading.Lock()
         self._pause_lock = threading.Lock()  # held by the one caller that is next to pause
@@ -92,16 +88,6 @@ class LoadRunner:
         return self._work
 
     @property
-    def has_warehouse(self) -> bool:
-        """Return whether the warehouse answered when it was last needed."""
-        return self._has_warehouse
-
-    @property
-    def is_catching_up(self) -> bool:
-        """Return whether the log still held records after the last range."""
-        return self._is_catching_up
-
-    @property
     def caught_up_s_ago(self) -> float | None:
         """Return how long ago everything received so far was loaded; None if never since the start."""
         return time.monotonic() - self._caught_up_at if self._has_caught_up else None
@@ -111,9 +97,9 @@ class LoadRunner:
         try:
             self._step()
         except WarehouseUnavailableError:
-            self._has_warehouse = False
+            self.has_warehouse = False
             raise
-        self._has_warehouse = True
+        self.has_warehouse = True
 
     def _step(self) -> None:
         with self._step_lock:
@@ -173,13 +159,12 @@ class LoadRunner:
             log.info("loader_active" if is_active else "loader_waiting")
         self._is_active = is_active
         if not is_active:  # This loader's progress says nothing about the active one's.
-            self._has_caught_up = self._is_catching_up = False
+            self._has_caught_up = self.is_catching_up = False
             self._caught_up_at = time.monotonic()
             self._backlog_bytes = 0
             self._metrics.backlog_bytes.set(0)
 
     def _follow_up(self, parts: LoadParts) -> None:
-        """Close days, and report first events to the catalog."""
         self._followed_up_at = time.monotonic()
         if not self._pause_requested:
             parts.days.close_next_days(today_at(parts.clock.now_ms()))
@@ -191,8 +176,8 @@ class LoadRunner:
             began = time.monotonic()
             loaded = self._load_range(loader)
             self._metrics.records.inc(loaded)
-            self._is_catching_up = bool(loaded) and not loader.has_reached_end
-            if not self._is_catching_up:
+            self.is_catching_up = bool(loaded) and not loader.has_reached_end
+            if not self.is_catching_up:
                 # A range is read while the previous one is loaded; an empty one has just been read.
                 self._caught_up_at = self._range_began_at if loaded else began
                 self._has_caught_up = True
@@ -229,7 +214,7 @@ class LoadRunner:
             while self._load_range(loader) and not loader.has_reached_end:
                 pass
             held_back = loader.held_back()
-            while not loader.has_loaded(held_back) or not are_loaded(ends, parts.ledger, parts.streams()):
+            while not loader.has_loaded(held_back) or not are_loaded(ends, parts.ledger, parts.source):
                 self._refuse_if_stopping()
                 time.sleep(_RETRY_S)
                 self._load_range(loader)
@@ -253,7 +238,7 @@ class LoadRunner:
     def _others_have_loaded(self, parts: LoadParts, ends: Mapping[int, int]) -> bool:
         """Wait until another machine has loaded up to these ends; return False if this one has to load."""
         gives_up_at = time.monotonic() + _OTHER_LOADER_S_MAX
-        while not are_loaded(ends, parts.ledger, parts.streams()):
+        while not are_loaded(ends, parts.ledger, parts.source):
             self._refuse_if_stopping()
             if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError("another machine is loading and has not caught up in time: try again later")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from mauve.overload.fair_share import Turns
+from mauve.overload.fair_share import OwnerSemaphore
 from mauve.stores import StoreUnavailableError
 from mauve.stores.cancellation import deadline_at
 
@@ -139,13 +139,13 @@ class Admissions:
 
     def __init__(self, threads: int, limit_s: float) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="admit-reads")
-        self._turns = Turns(max(1, threads // 2))
+        self._running = OwnerSemaphore(max(1, threads // 2))
         self._limit_s = limit_s
 
     async def run(self, organization: str, decide: Callable[[], T]) -> T:
         """Run this in a thread and return its result; raise `StoreUnavailableError` if that takes too long."""
         try:
-            async with asyncio.timeout(self._limit_s), self._turns.taken(organization, self._limit_s):
+            async with asyncio.timeout(self._limit_s), self._running.acquired(organization, self._limit_s):
                 return await asyncio.get_running_loop().run_in_executor(self._threads, decide)
         except TimeoutError:
             raise StoreUnavailableError(f"it was not decided within {self._limit_s:g} s whether to read") from None

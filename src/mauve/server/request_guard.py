@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mauve.control.plane import is_control_path
 from mauve.core.problems import Code, Problem
-from mauve.overload.per_address import PerAddress
+from mauve.overload.fair_share import PerAddress
 from mauve.web.asgi import flaw_of, send_reply
 from mauve.web.envelopes import control_reply, data_reply
 from mauve.web.head_rules import Flaw

@@ -30,8 +30,6 @@ class DirectoryError(Exception):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """The server that holds the lock."""
-
     pid: int
     url: str  # where it listens
     public_url: str  # the address for users
@@ -156,16 +154,27 @@ def clear_holder(file: IO[bytes], data: Path, *, remove_unused: bool) -> None:
 
 def holder_of(data: Path) -> Holder | None:
     """Return the server that uses the directory now, or None."""
+    holder, is_held = _read_lock(data)
+    return holder if is_held else None
+
+
+def gone_holder(data: Path) -> Holder | None:
+    """Return the server that the lock file names although it no longer runs, because it was killed."""
+    holder, is_held = _read_lock(data)
+    return None if is_held else holder
+
+
+def _read_lock(data: Path) -> tuple[Holder | None, bool]:
+    """Return the server that the lock file names, and whether the file is locked."""
     try:
-        file = (data / _LOCK_FILE).open("rb")
+        with (data / _LOCK_FILE).open("rb") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return _holder_from(file), True
+            return _holder_from(file), False
     except OSError:
-        return None
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return _holder_from(file)
-    return None
+        return None, False
 
 
 def other_server(data: Path) -> Holder | None:
@@ -173,17 +182,6 @@ def other_server(data: Path) -> Holder | None:
     holder = holder_of(data)
     is_other = holder is not None and holder.pid != os.getppid() and _is_running(holder.pid)
     return holder if is_other else None
-
-
-def gone_holder(data: Path) -> Holder | None:
-    """Return the server that the lock file names although it runs no more, because it was killed."""
-    if holder_of(data) is not None:
-        return None
-    try:
-        with (data / _LOCK_FILE).open("rb") as file:
-            return _holder_from(file)
-    except OSError:
-        return None
 
 
 @contextmanager
@@ -221,8 +219,6 @@ def _holder_from(file: IO[bytes]) -> Holder | None:
 def _is_running(pid: int) -> bool:
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True

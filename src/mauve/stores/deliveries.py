@@ -8,8 +8,6 @@ DELIVERIES_KEPT: Final = 200  # for each project
 
 
 class DeliveryResult(StrEnum):
-    """The outcome of a delivery."""
-
     STORED = "stored"
     IGNORED = "ignored"  # not relevant: another type, or no money moved
     CONFLICT = "conflict"  # a payment whose id belongs to another payment; the first one is kept
@@ -20,8 +18,6 @@ class DeliveryResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A delivery with a valid signature."""
-
     project: str  # public id
     provider: str
     at: int  # epoch ms
@@ -32,7 +28,6 @@ class Delivery:
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Return the labels under which the delivery is counted."""
         return (self.result, *self.warnings)
 
 

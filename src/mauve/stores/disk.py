@@ -4,57 +4,19 @@ import fcntl
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 _PRIVATE_DIRECTORY: Final = 0o700
 _PRIVATE_FILE: Final = 0o600
 
 
-class Disk(Protocol):
+class Disk:
     """Files by descriptor, names by path. Every failure raises `OSError`.
 
     - After `sync`, written data survives a power cut, including the file's size and blocks. If it fails, every process
       with the file open sees the error once, at its own next `sync` (Linux since 4.13).
     - After `sync_directory`, names that were created, moved or removed survive it too.
     """
-
-    def open(self, path: Path, flags: int) -> int: ...
-
-    def close(self, descriptor: int) -> None: ...
-
-    def lock(self, descriptor: int) -> None:
-        """Lock the file for this process until it is closed; raise `BlockingIOError` if it is locked."""
-        ...
-
-    def pread(self, descriptor: int, bytes_max: int, offset: int) -> bytes: ...
-
-    def pwritev(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
-        """Write the buffers in sequence; return how many bytes were written, which may be fewer."""
-        ...
-
-    def sync(self, descriptor: int) -> None: ...
-
-    def sync_directory(self, path: Path) -> None: ...
-
-    def make_directory(self, path: Path) -> None:
-        """Create the directory and its parents if they are missing."""
-        ...
-
-    def rename(self, path: Path, target: Path) -> None: ...
-
-    def unlink(self, path: Path) -> None: ...
-
-    def names(self, directory: Path) -> list[str]:
-        """Return the names in the directory; none if it is missing."""
-        ...
-
-    def size(self, path: Path) -> int:
-        """Return the size of a file, 0 if it is missing."""
-        ...
-
-
-class LocalDisk:
-    """The machine's file system."""
 
     def open(self, path: Path, flags: int) -> int:
         return os.open(path, flags | os.O_CLOEXEC, _PRIVATE_FILE)
@@ -63,6 +25,7 @@ class LocalDisk:
         os.close(descriptor)
 
     def lock(self, descriptor: int) -> None:
+        """Lock the file for this process until it is closed; raise `BlockingIOError` if it is locked."""
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def pread(self, descriptor: int, bytes_max: int, offset: int) -> bytes:
@@ -91,19 +54,21 @@ class LocalDisk:
         path.unlink()
 
     def names(self, directory: Path) -> list[str]:
+        """Return the names in the directory; none if it is missing."""
         try:
             return [path.name for path in directory.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def size(self, path: Path) -> int:
+        """Return the size of a file, 0 if it is missing."""
         try:
             return path.stat().st_size
         except FileNotFoundError:
             return 0
 
 
-LOCAL_DISK: Final = LocalDisk()
+LOCAL_DISK: Final = Disk()
 _BUFFERS_MAX: Final = 1024  # IOV_MAX of Linux: a call with more fails
 
 

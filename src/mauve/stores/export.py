@@ -10,8 +10,6 @@ import msgspec
 
 
 class Chosen(msgspec.Struct, frozen=True):
-    """Which rows to export."""
-
     project: str  # public id
     first: date  # UTC days of occurrence, both included
     last: date
@@ -74,8 +72,6 @@ class ExportedPayment(NamedTuple):
 
 
 class ExportedVersion(NamedTuple):
-    """A version of a subscription."""
-
     id: str
     at_us: int  # epoch microseconds
     status: str

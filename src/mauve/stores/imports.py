@@ -26,7 +26,6 @@ _RANK: Final = b"\0\0\0" + SOURCE_PREFIX.encode()
 
 
 def seq_of(number: int, row: int) -> int:
-    """Return the `seq` of a row of an import."""
     return first_seq(IMPORT_STREAM, 0) + (number << _ROW_BITS) + row
 
 
@@ -36,7 +35,6 @@ def source_of(number: int) -> str:
 
 
 def number_in(name: str) -> int | None:
-    """Return the number of an import from its name, or None."""
     digits = name.removeprefix(SOURCE_PREFIX)
     return int(digits) if digits.isdecimal() and len(digits) < 10 else None  # noqa: PLR2004 - more than any number
 
@@ -144,10 +142,6 @@ class ImportWarehouse(Protocol):
 
     def store(self, number: int, rows: EventRows) -> StoredRows: ...
 
-    def row_count(self, project: str, number: int) -> int:
-        """Return how many rows of an import are stored."""
-        ...
+    def row_count(self, project: str, number: int) -> int: ...
 
-    def undo(self, project: str, number: int) -> int:
-        """Return how many rows were deleted."""
-        ...
+    def undo(self, project: str, number: int) -> int: ...

@@ -28,9 +28,7 @@ class WarehouseMaintenance(Protocol):
 
     def freeze(self) -> Frozen: ...
 
-    def thaw(self) -> None:
-        """Release what is frozen."""
-        ...
+    def thaw(self) -> None: ...
 
     def adopt(self, frozen: Frozen) -> None:
         """Move frozen parts into this warehouse, which must be empty. Raise if rows are missing afterwards."""
@@ -52,17 +50,8 @@ class WarehouseMaintenance(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ErasedEntries:
-    """How many entries of the ledger no longer mention a person."""
-
-    payments: int
-    subscription_versions: int
-    dead_letters: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedEntries:
-    """How many entries of a project were deleted from the ledger; its totals and notes are not counted."""
+class ChangedEntries:
+    """How many entries of the ledger were erased or deleted; totals and notes are not counted."""
 
     payments: int
     subscription_versions: int

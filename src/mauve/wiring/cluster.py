@@ -11,7 +11,7 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.sql.migrate import CATALOG, program_name
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.log import open_log_reader, stream_readers
+from mauve.wiring.log import open_log_reader
 from mauve.wiring.paths import machine_path
 
 
@@ -38,7 +38,7 @@ def loading_now(settings: Settings, clock: Clock) -> Loading:
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         leases = LeaseStore(database)
         turn, renewed_s_ago = leases.current(), max(0.0, leases.renewed_s_ago(TTL_S))
-        oldest = oldest_waiting_at(LoadLedger(database), stream_readers(settings, log))
+        oldest = oldest_waiting_at(LoadLedger(database), log)
     waiting_s = 0.0 if oldest is None else max(0.0, (clock.now_us() - oldest) / 1_000_000)
     if turn is None:
         return Loading(None, is_this=False, renewed_s_ago=renewed_s_ago, waiting_s=waiting_s)
@@ -52,8 +52,8 @@ def processes_connected(settings: Settings) -> list[str]:
 
     Raise if a server does not answer. This process must not be connected to NATS.
     """
-    from mauve.stores.log.nats.clients import connected_now  # noqa: PLC0415 - an extra
     from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.monitors import connected_now  # noqa: PLC0415 - an extra
 
     with closing(open_catalog_database(settings)) as database, database.reading() as tx:
         programs = [name for name in database.programs(tx) if name.startswith("mauve ")]
@@ -68,15 +68,16 @@ def processes_connected(settings: Settings) -> list[str]:
             f"the NATS monitoring endpoint {connected.silent[0]} does not answer, so it is unknown whether a "
             "process uses that server: start it, or name all monitoring endpoints in MAUVE_STREAM_MONITOR_URL"
         )
-    accepting = [f"a process at {each.ip} accepts events" for each in connected.clients if each.name == CLIENT_NAME]
-    return [*accepting, *(f"a process at {each.ip} uses NATS as '{each.name}'" for each in connected.clients), *found]
+    accepting = [f"a process at {each.ip} accepts events" for each in connected.processes if each.name == CLIENT_NAME]
+    return [*accepting, *(f"a process at {each.ip} uses NATS as '{each.name}'" for each in connected.processes), *found]
 
 
 def accepting_addresses(settings: Settings) -> list[str]:
     """Return the address of each process that can append to the log on NATS."""
-    from mauve.stores.log.nats.clients import addresses_of  # noqa: PLC0415 - an extra
     from mauve.stores.log.nats.log_writer import CLIENT_NAME  # noqa: PLC0415 - an extra
+    from mauve.stores.log.nats.monitors import connected_now  # noqa: PLC0415 - an extra
 
     if settings.stream_url is None:
         return []
-    return addresses_of(CLIENT_NAME, settings.stream_url, settings.stream_monitor_urls)
+    found = connected_now(settings.stream_url, settings.stream_monitor_urls).processes
+    return [each.ip for each in found if each.name == CLIENT_NAME]

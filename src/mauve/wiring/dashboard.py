@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 
-from mauve.access.sign_in_attempts import PasswordAttempts, in_memory
+from mauve.access.passwords import PasswordAttempts, in_memory
 from mauve.alerts.channels import Sender
 from mauve.alerts.channels.formats import CHANNEL_KINDS
 from mauve.alerts.channels.mail import SmtpSender

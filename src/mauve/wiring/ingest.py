@@ -16,9 +16,7 @@ from mauve.core.clock import Clock, SystemClock
 from mauve.ingest.counters import IngestCounters
 from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.publishable import PublishableLimits
-from mauve.overload.admission import Admission
-from mauve.overload.byte_budget import ByteBudget
-from mauve.overload.loop_fairness import LoopFairness
+from mauve.overload.admission import Admission, ByteBudget, LoopFairness
 from mauve.stores.catalog.published import CHANNEL, Published
 from mauve.stores.data_directory import has_room
 from mauve.stores.ledger.group_commit import GroupedLedger

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,9 +20,9 @@ from mauve.stores.catalog.catalog import Catalog, Installation
 from mauve.stores.disk import LOCAL_DISK
 from mauve.stores.ledger import LOG_LOST, DeadLetter
 from mauve.stores.ledger.loading import LoadLedger, keep_dead_letters
-from mauve.stores.log import LogReader, LogWriter, StreamReader
+from mauve.stores.log import LogReader, LogWriter
 from mauve.stores.log.files.maintenance import SegmentLogMaintenance
-from mauve.stores.log.files.reader import SegmentLogReader, SegmentStreamReader
+from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.segments import continue_after, ends_before, list_segments, list_streams, stream_directory
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.maintenance import LogMaintenance
@@ -71,7 +72,7 @@ def prepare_log(settings: Settings, identity: str, installation: Installation) -
 
 def forget_streams(url: Secret, streams: Collection[int], installation: Installation) -> None:
     """Delete the remains of these streams on NATS: the next preparation creates new ones."""
-    from mauve.stores.log.nats.lost_streams import drop_streams
+    from mauve.stores.log.nats.servers import drop_streams
 
     drop_streams(url, streams)
     kept = {stream: id_ for stream, id_ in known_streams(installation).items() if stream not in streams}
@@ -88,7 +89,7 @@ def losses(settings: Settings, identity: str, positions: Mapping[int, int]) -> l
     """Describe each stream on NATS that is lost. The others are still written and loaded."""
     if settings.stream_url is None:
         return []
-    from mauve.stores.log.nats.lost_streams import find_streams
+    from mauve.stores.log.nats.servers import find_streams
     from mauve.stores.log.nats.streams import stream_name
 
     with closing(open_catalog_database(settings)) as database:
@@ -114,7 +115,7 @@ def stream_bytes_max(settings: Settings) -> int:
     """
     if settings.stream_url is None:
         return settings.backlog_bytes_max - settings.segment_bytes
-    from mauve.stores.log.nats.groups import RECORD_BYTES_MAX
+    from mauve.stores.log.nats.messages import RECORD_BYTES_MAX
     from mauve.stores.log.nats.streams import STREAMS
 
     return settings.backlog_bytes_max // len(STREAMS) - RECORD_BYTES_MAX
@@ -128,7 +129,7 @@ async def open_log_writer(settings: Settings, stream: int) -> tuple[LogWriter, O
         own = SegmentLogWriter(
             path, stream, segment_bytes=settings.segment_bytes, budget_bytes=settings.backlog_bytes_max
         )
-        return own, OwnStream(stream, own, SegmentStreamReader(path, stream))
+        return own, OwnStream(stream, own.last_number, partial(SegmentLogReader(path).records, stream))
     from mauve.stores.log.nats.log_writer import NatsLogWriter
 
     writer = NatsLogWriter(settings.stream_url, first=stream)
@@ -191,15 +192,6 @@ def open_log_reader(settings: Settings, call_s_max: float = LOADER_S_MAX) -> Log
     return _open_nats_reader(settings, settings.stream_url, call_s_max)
 
 
-def stream_readers(settings: Settings, reader: LogReader) -> dict[int, StreamReader]:
-    """Return a read-only reader of each stream."""
-    if settings.stream_url is None:
-        return {stream: SegmentStreamReader(log_path(settings.data), stream) for stream in reader.streams()}
-    from mauve.stores.log.nats.log_reader import NatsStreamReader
-
-    return {stream: NatsStreamReader(reader, stream) for stream in reader.streams()}
-
-
 def has_local_log(data: Path) -> bool:
     return bool(list_streams(LOCAL_DISK, log_path(data)))
 
@@ -212,7 +204,7 @@ def open_log_maintenance(settings: Settings) -> LogMaintenance:
     url = settings.stream_url
     if url is None:
         return SegmentLogMaintenance(log_path(settings.data), positions)
-    from mauve.stores.log.nats.log_maintenance import NatsLogMaintenance
+    from mauve.stores.log.nats.log_reader import NatsLogMaintenance
 
     return NatsLogMaintenance(lambda: _open_nats_reader(settings, url), positions)
 

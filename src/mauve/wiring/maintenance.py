@@ -16,7 +16,7 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
 from mauve.stores.ledger.maintenance import LedgerMaintenance
-from mauve.stores.log.files.copy import copy_unloaded
+from mauve.stores.log.files.maintenance import copy_unloaded
 from mauve.stores.maintenance import Frozen, WarehouseMaintenance
 from mauve.stores.sql.copy import SqliteSnapshot
 from mauve.stores.sql.database import Database, sqlite_url

@@ -52,7 +52,7 @@ from mauve.wiring.databases import (
     open_ledger_database,
     open_load_ledger,
 )
-from mauve.wiring.log import check_log, has_local_log, open_log_reader, stream_readers
+from mauve.wiring.log import check_log, has_local_log, open_log_reader
 from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, log_path, moved_path, warehouse_path
 from mauve.wiring.warehouse import open_load_parts
@@ -133,7 +133,7 @@ def _drain_log(settings: Settings) -> None:
         with closing(loading):
             loading.load_pending()
         with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
-            is_empty = oldest_waiting_at(ledger, stream_readers(settings, log)) is None
+            is_empty = oldest_waiting_at(ledger, log) is None
         reason = "" if is_empty else "some records are still waiting"
     except (StoreUnavailableError, WarehouseUnavailableError, OSError) as error:
         reason = str(error)

@@ -29,10 +29,6 @@ def accepted_path(data: Path) -> Path:
     return data / "accepted"
 
 
-def read_meter_path(data: Path) -> Path:
-    return data / "meter.db"
-
-
 def master_key_path(data: Path) -> Path:
     return data / "master.key"
 

@@ -15,15 +15,14 @@ from mauve.query.single_flight import Admissions, SingleFlight
 from mauve.stores.ledger.closed_days import ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.limits.read_meter import ReadMeter
-from mauve.stores.limits.read_meter_file import SqliteReadMeter
-from mauve.stores.limits.read_meter_sql import SqlReadMeter
-from mauve.stores.sql.database import Database
+from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
-from mauve.wiring.paths import read_meter_path
+from mauve.wiring.paths import catalog_path
 
 _READERS: Final = 4
 _ADMITTERS: Final = 8
+_METER_BUSY_S_MAX: Final = 0.25
 
 
 @contextmanager
@@ -63,10 +62,11 @@ def query_parts(
 
 
 def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:
-    """Open the meter that counts reads: shared with other machines, or a file that is created on first use.
+    """Open the meter that counts reads.
 
-    A broken local file must not make metrics unavailable. On a server, uncounted reads could be many.
+    A local catalog that cannot be written must not make metrics unavailable or slow. On a server, uncounted reads could
+    be many.
     """
     if settings.database_url is not None:
-        return SqlReadMeter(catalog)
-    return FailOpenMeter(SqliteReadMeter(read_meter_path(settings.data)))
+        return ReadMeter(catalog)
+    return FailOpenMeter(Database(sqlite_url(catalog_path(settings.data)), _METER_BUSY_S_MAX))

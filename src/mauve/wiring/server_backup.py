@@ -42,7 +42,7 @@ from mauve.wiring.databases import (
     open_load_ledger,
 )
 from mauve.wiring.history import open_server_imports
-from mauve.wiring.log import forget_streams, known_streams, open_log_reader, stream_readers
+from mauve.wiring.log import forget_streams, known_streams, open_log_reader
 from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
 from mauve.wiring.machine import check_owner
 
@@ -109,7 +109,7 @@ def reconcile(
     undone = _undo_unknown_imports(settings, address)
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         given_up = settle_lost_records(LoadLedger(database), log, address, gives_up=without_lost)
-        oldest_us = oldest_waiting_at(LoadLedger(database), stream_readers(settings, log))
+        oldest_us = oldest_waiting_at(LoadLedger(database), log)
         since_ms = None if oldest_us is None else oldest_us // 1000
         if since_ms is not None:
             recount_ids(address, since_ms - _CLOCK_DIFFERENCE_MS_MAX)
@@ -159,8 +159,8 @@ class _Streams:
 
     @staticmethod
     def find(settings: Settings, identity: str, stored: Mapping[int, int]) -> "_Streams":
-        from mauve.stores.log.nats.lost_streams import MISSING, find_streams  # noqa: PLC0415 - an extra
-        from mauve.stores.log.nats.streams import STREAMS  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.servers import find_streams  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.streams import MISSING, STREAMS  # noqa: PLC0415 - an extra
 
         url = settings.stream_url or Secret("")
         with open_load_ledger(settings) as ledger:
@@ -177,20 +177,19 @@ class _Streams:
 
     def refuse_lost(self) -> None:
         """Refuse streams that would reuse the numbers of stored records: new records would never be stored."""
-        from mauve.stores.log.nats.lost_streams import GIVE_UP  # noqa: PLC0415 - an extra
-        from mauve.stores.log.nats.streams import stream_name  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.streams import GIVE_UP, stream_name  # noqa: PLC0415 - an extra
 
         for stream, loss in self.lost.items():
             raise MaintenanceRefusedError(f"the stream {stream_name(stream)} at MAUVE_STREAM_URL {loss}: {GIVE_UP}")
 
     def refuse_waiting(self) -> None:
         """Refuse to delete acknowledged records that are not stored."""
-        from mauve.stores.log.nats.log_reader import NatsLogReader, NatsStreamReader  # noqa: PLC0415 - an extra
+        from mauve.stores.log.nats.log_reader import NatsLogReader  # noqa: PLC0415 - an extra
 
         waiting = 0
         with closing(NatsLogReader(self.url)) as log:
             for stream, end in self.left.items():
-                records = NatsStreamReader(log, stream).records(self.last_numbers[stream], end)
+                records = log.records(stream, self.last_numbers[stream], end)
                 waiting += sum(1 for _ in islice(records, _COUNTED_MAX))
         if waiting:
             raise MaintenanceRefusedError(

@@ -7,10 +7,9 @@ from mauve.config import Settings
 from mauve.control.dependencies import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
-from mauve.load.close_days import DayCloser
 from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
 from mauve.load.lease import TTL_S, LoaderLease
-from mauve.load.loader import Loader
+from mauve.load.loader import DayCloser, Loader
 from mauve.load.runner import LoadParts
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.ledger.closed_days import ClosedDays
@@ -30,7 +29,7 @@ from mauve.wiring.databases import (
     open_ledger_database,
     open_ledger_writer,
 )
-from mauve.wiring.log import LOOK_S_MAX, open_log_reader, stream_readers
+from mauve.wiring.log import LOOK_S_MAX, open_log_reader
 from mauve.wiring.machine import machine_of
 from mauve.wiring.paths import warehouse_path
 
@@ -89,7 +88,6 @@ def open_load_parts(settings: Settings) -> LoadParts:
             source=source,
             ledger=ledger,
             note_first_event=catalog.apps.note_first_event,
-            streams=lambda: stream_readers(settings, source),
             close=opened.pop_all().close,
         )
 
@@ -113,7 +111,7 @@ def open_load_lag(settings: Settings, loading: Progress, clock: Clock | None = N
             nonlocal source
             if source is None:  # opened on first use: a server may be down at startup
                 source = opened.enter_context(closing(open_log_reader(settings, LOOK_S_MAX)))
-            return oldest_waiting_at(ledger, stream_readers(settings, source))
+            return oldest_waiting_at(ledger, source)
 
         yield LoadLag(loading, oldest, clock or SystemClock(), settings.flush_s)
 

@@ -18,7 +18,7 @@ from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, map_delivery, near_arrival, suspended_entry
 from mauve.ingest.webhooks.signature_failures import SignatureFailureCounts
 from mauve.ingest.webhooks.signatures import SignatureFailure
-from mauve.overload.byte_budget import ByteBudget
+from mauve.overload.admission import ByteBudget
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Outcome
 from mauve.stores.published import PublishedSecret

@@ -139,7 +139,7 @@ published: Final = sa.Table(
     sa.Column("committed_at", sa.BigInteger, nullable=False),
 )
 
-# Counters that machines share. On one machine they are in files of their own, which are faster.
+# Counters that machines share. On one machine, only reads are counted here.
 reads: Final = sa.Table(
     "reads",
     metadata,

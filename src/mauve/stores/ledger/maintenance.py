@@ -7,7 +7,7 @@ import sqlalchemy as sa
 
 from mauve.core.personal_data import is_of_project, names_person, without_person
 from mauve.stores.ledger.schema import dead_letters, metadata, payments, subscription_versions, subscriptions
-from mauve.stores.maintenance import DeletedEntries, ErasedEntries
+from mauve.stores.maintenance import ChangedEntries
 from mauve.stores.sql.database import Database
 
 _ROWS_AT_ONCE: Final = 1_000
@@ -28,17 +28,17 @@ class LedgerMaintenance:
         self._database = database
         self._journal_patience_s = 2 * longest_read_s
 
-    def erase_user(self, project: str, user: str) -> ErasedEntries:
-        return ErasedEntries(
+    def erase_user(self, project: str, user: str) -> ChangedEntries:
+        return ChangedEntries(
             payments=self._erase_payments(project, user),
             subscription_versions=self._erase_versions(project, user),
             dead_letters=self._erase_dead_letters(project, user),
         )
 
-    def delete_project(self, project: str) -> DeletedEntries:
+    def delete_project(self, project: str) -> ChangedEntries:
         """Delete everything about a project, in steps. Repeat it after an interruption to delete the rest."""
         deleted = {table.name: self._delete_rows(table, project) for table in _TABLES_BY_PROJECT}
-        return DeletedEntries(
+        return ChangedEntries(
             payments=deleted[payments.name],
             subscription_versions=deleted[subscription_versions.name],
             dead_letters=self._delete_dead_letters(project),

@@ -15,10 +15,10 @@ from mauve.core.batch import HEADER_BYTES_MAX, MalformedBatchError, unpacked
 from mauve.core.window import Window, month_starts_between, period_of
 from mauve.stores.ingest_stats import DAYS_KEPT, KEY_USED, IngestCount, IngestStats
 from mauve.stores.ledger.schema import arrivals, event_outbox, event_outbox_head, first_seen, load_positions, usage
+from mauve.stores.limits.accepted import CountedUsage, PendingEvents
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.sql.database import SqlStore
 from mauve.stores.sql.dialects import upsert, upsert_adding, upsert_counts
-from mauve.stores.usage import CountedUsage, PendingEvents
 
 _KEY: Final = f"{KEY_USED}:"  # Ingest stats are in the table `arrivals`.
 _IS_KEY_USE: Final = arrivals.c.word.startswith(_KEY, autoescape=True)

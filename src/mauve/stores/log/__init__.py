@@ -68,18 +68,11 @@ class LogWriter(Protocol):
     - Records of one writer keep the order in which `append` was called.
     """
 
+    flush_s: float  # the recent time to make a group durable
+    has_failed: bool  # This writer needs a restart.
+
     def append(self, parts: Sequence[bytes]) -> asyncio.Future[int]:
         """Append one record, given as consecutive parts; return its place (see `place_of`)."""
-        ...
-
-    @property
-    def flush_s(self) -> float:
-        """Return the recent time to make a group durable."""
-        ...
-
-    @property
-    def has_failed(self) -> bool:
-        """Return whether this writer needs a restart."""
         ...
 
     @property
@@ -88,25 +81,6 @@ class LogWriter(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class OwnLogWriter(LogWriter, Protocol):
-    """A writer with its own stream, so that its records can be recounted after a restart."""
-
-    @property
-    def last_number(self) -> int:
-        """Return a number that no durable record exceeds and every later record will."""
-        ...
-
-
-class StreamReader(Protocol):
-    """Reads one stream without changing it, while its writer and the loader continue.
-
-    - `records` yields whole records above `after`, up to and including `through`, in order.
-    - Records trimmed during the read may be missing.
-    """
-
-    def records(self, after: int, through: int) -> Iterator[LogRecord]: ...
 
 
 class LogReader(Protocol):
@@ -124,6 +98,13 @@ class LogReader(Protocol):
         """Return records up to `bytes_max`, but at least one if there is any."""
         ...
 
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        """Yield whole records above `after`, up to and including `through`, in order, without changing anything.
+
+        The stream's writer and the loader may continue; records trimmed during the read may be missing.
+        """
+        ...
+
     def last_number(self, stream: int) -> int:
         """Return a number that no already durable record of a stream exceeds. Cheap."""
         ...
@@ -134,17 +115,13 @@ class LogReader(Protocol):
         """Return the approximate size of the records after these positions; 0 if there are none. Cheap."""
         ...
 
-    def stored_bytes(self) -> int:
-        """Return the number of bytes stored and not yet trimmed."""
-        ...
+    def stored_bytes(self) -> int: ...
 
     def largest_stream_bytes(self) -> int:
         """Return the stored bytes of the largest stream: each stream has its own budget."""
         ...
 
-    def quarantined(self) -> int:
-        """Return the number of damaged records quarantined since this reader was opened."""
-        ...
+    def quarantined(self) -> int: ...
 
     def lost_after(self, positions: Mapping[int, int]) -> dict[int, Lost]:
         """Return the records deleted after these positions, by stream, as of each stream's last known state.

@@ -17,7 +17,7 @@ from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from mauve.stores import StoreUnavailableError, UnconfirmedError
 from mauve.stores.cancellation import current_cancellation, seconds_left
-from mauve.stores.sql.dialects import CONNECTIONS_MAX, HANG_S, STATEMENT_S_MAX, Session, Sqlite, now_ms
+from mauve.stores.sql.dialects import CONNECTIONS_MAX, EXPENDABLE, HANG_S, STATEMENT_S_MAX, Session, Sqlite, now_ms
 from mauve.stores.sql.postgresql import Postgresql, set_wait
 
 Dialect = Sqlite | Postgresql
@@ -127,9 +127,11 @@ class Database:
         Also roll back if the caller has given up by then. An expendable commit need not survive a power cut.
         Raise `UnconfirmedError` if the commit is not answered.
         """
-        with self._as_unavailable(), self._dialect.writing() as connection, connection.begin() as transaction:
-            if is_expendable:
-                self._dialect.commit_quickly(connection)
+        with (
+            self._as_unavailable(),
+            self._dialect.writing().execution_options(**{EXPENDABLE: is_expendable}) as connection,
+            connection.begin() as transaction,
+        ):
             self._set_limits(connection, self._idle_s)
             yield connection
             with current_cancellation().committing(), self._as_unconfirmed():

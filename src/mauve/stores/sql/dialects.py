@@ -27,6 +27,8 @@ class Session(NamedTuple):
     connections_max: int = CONNECTIONS_MAX
 
 
+EXPENDABLE: Final = "mauve_expendable"
+"""The option of a connection whose commits need not wait for the disk."""
 _WRITING: Final = "mauve_writing"
 _LOCK_POLL_MS: Final = 3  # SQLite tries after 1 ms and 2 ms, then gives up
 _JOURNAL_WAIT_MS: Final = 50
@@ -64,9 +66,6 @@ class Sqlite:
             yield
         finally:
             driver.set_progress_handler(None, 0)
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        """Do nothing: in SQLite, this is a setting of the whole file."""
 
     def check_server(self, connection: sa.Connection) -> None:
         """Do nothing: SQLite comes with Python."""
@@ -134,13 +133,20 @@ def _sqlite_engine(url: sa.URL, patience_s: float) -> sa.Engine:
 
     @event.listens_for(engine, "begin")
     def _begin(connection: sa.Connection) -> None:
-        writing = connection.get_execution_options().get(_WRITING, False)
-        if writing:
+        options = connection.get_execution_options()
+        if options.get(_WRITING, False):
+            _set_synchronous(connection, "NORMAL" if options.get(EXPENDABLE, False) else "FULL")
             _begin_writing(connection, patience_s)
         else:
             connection.exec_driver_sql("BEGIN")
 
     return engine
+
+
+def _set_synchronous(connection: sa.Connection, level: str) -> None:
+    if connection.info.get("synchronous", "FULL") != level:
+        connection.exec_driver_sql(f"PRAGMA synchronous={level}")
+        connection.info["synchronous"] = level
 
 
 def _begin_writing(connection: sa.Connection, patience_s: float) -> None:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 import structlog
 
 from mauve.stores import UnsupportedServerError
-from mauve.stores.sql.dialects import HANG_S, STATEMENT_S_MAX, Session
+from mauve.stores.sql.dialects import EXPENDABLE, HANG_S, STATEMENT_S_MAX, Session
 
 if TYPE_CHECKING:
     import psycopg
@@ -58,10 +58,6 @@ class Postgresql:
         limit = sa.func.set_config("statement_timeout", str(max(1, int(seconds * 1000))), sa.true())
         connection.execute(sa.select(limit))
         yield
-
-    def commit_quickly(self, connection: sa.Connection) -> None:
-        """Commit this transaction without waiting for the disk."""
-        connection.execute(sa.select(sa.func.set_config("synchronous_commit", "off", sa.true())))
 
     def check_server(self, connection: sa.Connection) -> None:
         """Raise unless this release supports the server."""
@@ -184,6 +180,12 @@ def _postgresql_engine(url: sa.URL, patience_s: float, session: Session) -> sa.E
         return is_alive
 
     engine.dialect.do_ping = ping_quickly  # type: ignore[method-assign, assignment]
+
+    @sa.event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        if connection.get_execution_options().get(EXPENDABLE, False):
+            connection.exec_driver_sql("SET LOCAL synchronous_commit = off")
+
     return engine
 
 

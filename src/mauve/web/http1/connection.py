@@ -9,7 +9,7 @@ from typing import Final, cast
 
 import structlog
 
-from mauve.overload.per_address import PerAddress
+from mauve.overload.fair_share import PerAddress
 from mauve.web.body import Pace
 from mauve.web.head_rules import Flaw
 from mauve.web.health import Drain

@@ -9,15 +9,20 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from mauve.stores.disk import Disk
-from mauve.stores.log.files import frames
-from mauve.stores.log.files.segments import Segment, SegmentFile, open_segment
+from mauve.stores.log.files.segments import (
+    HEADER_BYTES,
+    PAYLOAD_BYTES_MAX,
+    Segment,
+    SegmentFile,
+    decode_header,
+    frame_bytes,
+    open_segment,
+)
 
-_BLOCK_BYTES: Final = frames.frame_bytes(frames.PAYLOAD_BYTES_MAX)
+_BLOCK_BYTES: Final = frame_bytes(PAYLOAD_BYTES_MAX)
 
 
 class _Head(NamedTuple):
-    """Where a frame is, by its header."""
-
     number: int
     offset: int
     end: int
@@ -86,10 +91,10 @@ class _Blocks:
         return None if found < 0 else self._head_at(start + found)
 
     def _head_at(self, offset: int) -> _Head | None:
-        raw = self._file.bytes_at(offset, frames.HEADER_BYTES)
-        if len(raw) < frames.HEADER_BYTES:
+        raw = self._file.bytes_at(offset, HEADER_BYTES)
+        if len(raw) < HEADER_BYTES:
             return None
-        mark, number, length = frames.decode_header(raw)
-        if mark != self._mark or length > frames.PAYLOAD_BYTES_MAX:
+        mark, number, length = decode_header(raw)
+        if mark != self._mark or length > PAYLOAD_BYTES_MAX:
             return None
-        return _Head(number, offset, offset + frames.frame_bytes(length))
+        return _Head(number, offset, offset + frame_bytes(length))

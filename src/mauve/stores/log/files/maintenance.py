@@ -1,31 +1,38 @@
-"""Erase loaded records from the log's files.
+"""Erase loaded records from the log's files, and copy the others into a small separate log.
 
 Segments are recycled: trimmed ones wait in the pool, and a stream's newest record is followed by remains of an earlier
-use. These are never read, and are eventually overwritten. A writer may reuse any of these files at any time, so only
-streams without a writer are erased.
+use. These are never read or copied, and are eventually overwritten. A writer may reuse any of these files at any time,
+so only streams without a writer are erased.
 """
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from mauve.stores.disk import LOCAL_DISK, write_all
-from mauve.stores.log.files.frames import checksum_of_payload, encode_header
-from mauve.stores.log.files.quarantine import QUARANTINE_FOLDER
+from mauve.stores.log import LogRecord
+from mauve.stores.log.files.reader import QUARANTINE_FOLDER, SegmentLogReader
 from mauve.stores.log.files.segments import (
     POOL_FOLDER,
     Segment,
+    checksum_of_payload,
+    encode_header,
+    frame_bytes,
+    highest_number,
     list_segments,
     list_streams,
     open_segment,
+    padding_after,
+    random_mark,
     stream_directory,
 )
 from mauve.stores.log.files.writer import WRITER_LOCK
 
 _ZEROS: Final = memoryview(bytes(2**20))
+_COPIED_SEGMENT_BYTES: Final = 16 * 2**20
 
 
 class SegmentLogMaintenance:
@@ -98,3 +105,48 @@ def _empty(descriptor: int, segment: Segment, number: int, offset: int, length: 
 def _zero(descriptor: int, start: int, end: int) -> None:
     for offset in range(start, end, len(_ZEROS)):
         write_all(LOCAL_DISK, descriptor, [_ZEROS[: end - offset]], offset)
+
+
+def copy_unloaded(source: Path, target: Path, positions: Mapping[int, int]) -> int:
+    """Copy the current records after the positions; return their number. The log must not be trimmed during the copy.
+
+    Each stream begins after its position even if it is empty, so that a writer to the copy reuses no number.
+    """
+    copied = 0
+    reader = SegmentLogReader(source)
+    for stream in reader.streams():
+        folder = stream_directory(target, stream)
+        folder.mkdir(mode=0o700, parents=True)
+        after = positions.get(stream, 0)
+        through = highest_number(LOCAL_DISK, stream_directory(source, stream))  # Writers may add more.
+        for records in _by_segment(reader.records(stream, after, through)):
+            _write_segment(folder, records[0].number if records else after + 1, records)
+            after = records[-1].number if records else after
+            copied += len(records)
+    return copied
+
+
+def _by_segment(records: Iterable[LogRecord]) -> Iterator[list[LogRecord]]:
+    """Yield the records of each segment of the copy, of which there is at least one."""
+    batch: list[LogRecord] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += len(record.payload)
+        if size >= _COPIED_SEGMENT_BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _write_segment(folder: Path, first: int, records: list[LogRecord]) -> None:
+    segment = Segment(first, random_mark())
+    descriptor = LOCAL_DISK.open(folder / segment.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    try:
+        offset = 0
+        for number, payload in records:
+            header = encode_header(segment.mark, number, len(payload), checksum_of_payload([payload]))
+            write_all(LOCAL_DISK, descriptor, [header, payload, padding_after(len(payload))], offset)
+            offset += frame_bytes(len(payload))
+    finally:
+        LOCAL_DISK.close(descriptor)

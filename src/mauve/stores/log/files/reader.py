@@ -1,5 +1,6 @@
 """The reader of the segment log. It follows live writers in other processes only through their files."""
 
+import os
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import closing
@@ -8,16 +9,18 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import Final
 
-from mauve.stores.disk import LOCAL_DISK, Disk
+import structlog
+
+from mauve.stores.disk import LOCAL_DISK, Disk, write_all
 from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.log.files.backlog import waiting_bytes
-from mauve.stores.log.files.frames import PAYLOAD_BYTES_MAX, frame_bytes
-from mauve.stores.log.files.quarantine import DAMAGE_BYTES_MAX, Quarantine
 from mauve.stores.log.files.segments import (
     NUMBER_GAP,
+    PAYLOAD_BYTES_MAX,
     Frame,
     Segment,
     SegmentFile,
+    frame_bytes,
     highest_number,
     list_segments,
     list_streams,
@@ -26,6 +29,58 @@ from mauve.stores.log.files.segments import (
     stream_directory,
 )
 
+FILES_MAX: Final = 100
+DAMAGE_BYTES_MAX: Final = 4 * 2**20
+QUARANTINE_FOLDER: Final = "quarantine"
+
+log = structlog.get_logger()
+
+
+class Quarantine:
+    """Reports each damaged location once, even if it is read repeatedly."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._reported: set[tuple[Path, Segment, int]] = set()
+        self.records = 0
+
+    def report(self, directory: Path, segment: Segment, offset: int, damaged: bytes, records: int) -> None:
+        if (directory, segment, offset) in self._reported:
+            return
+        self._reported.add((directory, segment, offset))
+        self.records += records
+        kept_as = self._keep(directory / QUARANTINE_FOLDER, f"{segment.first:014d}-{offset:010d}.damaged", damaged)
+        log.error(
+            "log_record_damaged",
+            stream=int(directory.name),
+            segment=segment.name,
+            offset=offset,
+            records=records,
+            kept_as=kept_as,
+        )
+
+    def discard(self, directory: Path, segments: list[Segment]) -> None:
+        """Drop the reports about segments that no longer exist."""
+        gone = {(directory, segment) for segment in segments}
+        self._reported = {location for location in self._reported if location[:2] not in gone}
+
+    def _keep(self, folder: Path, name: str, damaged: bytes) -> str | None:
+        try:
+            self._disk.make_directory(folder)
+            names = self._disk.names(folder)
+            if name not in names and len(names) >= FILES_MAX:
+                return None
+            descriptor = self._disk.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            try:
+                write_all(self._disk, descriptor, [damaged], 0)
+                self._disk.sync(descriptor)
+            finally:
+                self._disk.close(descriptor)
+        except OSError:
+            return None  # The copy is optional: the stream continues without it.
+        return name
+
+
 _PATIENCE_S: Final = 1.0
 # The frame after a damaged one begins within this distance.
 _SEARCH_BYTES: Final = 2 * frame_bytes(PAYLOAD_BYTES_MAX)
@@ -33,8 +88,6 @@ _SEARCH_BYTES: Final = 2 * frame_bytes(PAYLOAD_BYTES_MAX)
 
 @dataclass
 class _Cursor:
-    """How far a stream has been read."""
-
     segment: Segment
     after: int  # the last number returned to the caller
     offset: int = 0
@@ -61,8 +114,6 @@ class SegmentLogReader:
         self._monotonic = monotonic
         self._quarantine = Quarantine(disk)
         self._cursors: dict[int, _Cursor] = {}
-        # The last number of each segment that was read to its end.
-        self._last_numbers: dict[int, dict[Segment, int]] = {}
         self._oldest: dict[int, Segment] = {}  # when the stream was last listed
 
     def streams(self) -> list[int]:
@@ -90,6 +141,21 @@ class SegmentLogReader:
             self._sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
         return records
 
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        directory = stream_directory(self._root, stream)
+        segments = list_segments(self._disk, directory)
+        older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
+        for segment in [*older, *segments[-1:]]:
+            try:
+                with open_segment(self._disk, directory, segment) as file:
+                    for frame in file.frames():
+                        if frame.number > through:
+                            return
+                        if frame.number > after:
+                            yield LogRecord(frame.number, frame.payload)
+            except FileNotFoundError:
+                continue  # Already loaded and recycled.
+
     def last_number(self, stream: int) -> int:
         return highest_number(self._disk, stream_directory(self._root, stream))
 
@@ -103,8 +169,6 @@ class SegmentLogReader:
             return
         recycle_segments(self._disk, directory, spent)
         self._quarantine.discard(directory, spent)
-        last_numbers = self._last_numbers.get(stream, {})
-        self._last_numbers[stream] = {key: last for key, last in last_numbers.items() if key not in spent}
 
     def backlog_bytes(self, positions: Mapping[int, int]) -> int:
         waiting = 0
@@ -182,8 +246,6 @@ class SegmentLogReader:
                 while frame := self._next_frame(directory, file, cursor, successor):
                     yield frame
                     cursor.pass_frame(frame)
-            if successor:
-                self._last_numbers.setdefault(stream, {})[segment] = cursor.number
 
     def _next_frame(
         self, directory: Path, file: SegmentFile, cursor: _Cursor, successor: Segment | None
@@ -237,38 +299,10 @@ class SegmentLogReader:
         """Return whether a complete segment holds no record above `through`."""
         if successor.first <= through + 1:
             return True
-        last_number = self._last_numbers.get(stream, {}).get(segment)
-        if last_number is not None:
-            return last_number <= through
+        # Rare: a restarted writer left a gap between their numbers.
         cursor = self._cursors.get(stream)
         offset, number = (cursor.offset, cursor.number) if cursor and cursor.segment == segment else (0, 0)
         if number > through:
             return False
         with open_segment(self._disk, stream_directory(self._root, stream), segment) as file:
             return all(frame.number <= through for frame in file.frames(offset, number))
-
-
-class SegmentStreamReader:
-    def __init__(self, root: Path, stream: int, *, disk: Disk = LOCAL_DISK) -> None:
-        self._directory = stream_directory(root, stream)
-        self._disk = disk
-
-    def records(self, after: int, through: int) -> Iterator[LogRecord]:
-        for segment in self._segments(after, through):
-            try:
-                yield from self._records_in(segment, after, through)
-            except FileNotFoundError:
-                continue  # Already loaded and recycled.
-
-    def _segments(self, after: int, through: int) -> list[Segment]:
-        segments = list_segments(self._disk, self._directory)
-        older = [one for one, successor in pairwise(segments) if successor.first > after + 1]
-        return [segment for segment in [*older, *segments[-1:]] if segment.first <= through]
-
-    def _records_in(self, segment: Segment, after: int, through: int) -> Iterator[LogRecord]:
-        with open_segment(self._disk, self._directory, segment) as file:
-            for frame in file.frames():
-                if frame.number > through:
-                    return
-                if frame.number > after:
-                    yield LogRecord(frame.number, frame.payload)

@@ -1,17 +1,64 @@
-"""A stream's segments: their names, their content, and the pool of files to recycle."""
+"""A stream's segments: their names, their frames, and the pool of files to recycle.
+
+A frame is one record as stored. Its header holds the segment's mark, the record's number, the payload's length and a
+CRC32 over all of these and the payload. Every segment has a random mark, stored in its name, so neither the remains of
+an earlier use of the file nor bytes sent by a client can pass for a frame.
+"""
 
 import os
 import re
 import secrets
+import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from isal.isal_zlib import crc32  # same results as zlib, eight times as fast
+
 from mauve.stores.disk import Disk, write_all
 from mauve.stores.log import RECORD_NUMBER_MAX, STREAM_MAX
-from mauve.stores.log.files import frames
+
+MARK_BYTES: Final = 8
+ALIGNMENT: Final = 8
+PAYLOAD_BYTES_MAX: Final = 2 * 2**20
+
+_FIELDS: Final = struct.Struct("<8sQI")  # mark, number, payload length
+_CHECKSUM: Final = struct.Struct("<I")
+_HEADER: Final = struct.Struct("<8sQII")
+HEADER_BYTES: Final = _HEADER.size
+PADDING: Final = tuple(bytes(length) for length in range(ALIGNMENT))
+
+
+def frame_bytes(length: int) -> int:
+    return HEADER_BYTES + length + (-length % ALIGNMENT)
+
+
+def checksum_of_payload(parts: Sequence[bytes]) -> int:
+    checksum = 0
+    for part in parts:
+        checksum = crc32(part, checksum)
+    return checksum
+
+
+def encode_header(mark: bytes, number: int, length: int, payload_checksum: int) -> bytes:
+    """Return the header. The checksum starts with the payload, which is known before its position."""
+    return _HEADER.pack(mark, number, length, crc32(_FIELDS.pack(mark, number, length), payload_checksum))
+
+
+def padding_after(length: int) -> bytes:
+    return PADDING[-length % ALIGNMENT]
+
+
+def decode_header(header: bytes) -> tuple[bytes, int, int]:
+    return _FIELDS.unpack_from(header)
+
+
+def is_intact(header: bytes, payload: bytes) -> bool:
+    checksum = crc32(header[: _FIELDS.size], crc32(payload))
+    return header[_FIELDS.size :] == _CHECKSUM.pack(checksum)
+
 
 # Numbers that a stopped writer may have used without reporting them are skipped, never reused.
 NUMBER_GAP: Final = 2**20
@@ -69,6 +116,10 @@ def make_stream_directory(disk: Disk, root: Path, stream: int) -> Path:
     return directory
 
 
+def random_mark() -> bytes:
+    return secrets.token_bytes(MARK_BYTES)
+
+
 class SegmentFile:
     """A segment open for reading. It trusts no byte without a checksum."""
 
@@ -81,23 +132,23 @@ class SegmentFile:
 
     def frame_at(self, offset: int, above: int) -> Frame | None:
         """Return the frame at this offset if it is intact, of this segment and numbered above `above`."""
-        raw = self.bytes_at(offset, frames.HEADER_BYTES)
-        if len(raw) < frames.HEADER_BYTES:
+        raw = self.bytes_at(offset, HEADER_BYTES)
+        if len(raw) < HEADER_BYTES:
             return None
-        mark, number, length = frames.decode_header(raw)
-        if mark != self._segment.mark or length > frames.PAYLOAD_BYTES_MAX:
+        mark, number, length = decode_header(raw)
+        if mark != self._segment.mark or length > PAYLOAD_BYTES_MAX:
             return None
         if number <= above or number < self._segment.first:
             return None
-        payload = self.bytes_at(offset + frames.HEADER_BYTES, length)
-        if len(payload) < length or not frames.is_intact(raw, payload):
+        payload = self.bytes_at(offset + HEADER_BYTES, length)
+        if len(payload) < length or not is_intact(raw, payload):
             return None
-        return Frame(number, payload, offset, offset + frames.frame_bytes(length))
+        return Frame(number, payload, offset, offset + frame_bytes(length))
 
     def frame_after(self, offset: int, above: int, bytes_max: int | None = None) -> Frame | None:
         """Search for the next frame after this offset, skipping bytes that are not a frame."""
         end = None if bytes_max is None else offset + bytes_max
-        offset += frames.ALIGNMENT
+        offset += ALIGNMENT
         while end is None or offset < end:
             window = self.bytes_at(offset, _WINDOW_BYTES)
             for found in _offsets_of(self._segment.mark, window):
@@ -133,7 +184,7 @@ class SegmentFile:
 def _offsets_of(mark: bytes, window: bytes) -> Iterator[int]:
     found = window.find(mark)
     while found >= 0:
-        if found % frames.ALIGNMENT == 0:
+        if found % ALIGNMENT == 0:
             yield found
         found = window.find(mark, found + 1)
 
@@ -165,7 +216,7 @@ def ends_before(disk: Disk, directory: Path, number: int) -> bool:
 def continue_after(disk: Disk, root: Path, stream: int, number: int) -> None:
     """Begin an empty segment after a record, durably, so that the next writer of the stream continues there."""
     directory = make_stream_directory(disk, root, stream)
-    segment = Segment(number + 1, secrets.token_bytes(frames.MARK_BYTES))
+    segment = Segment(number + 1, random_mark())
     disk.close(disk.open(directory / segment.name, os.O_WRONLY | os.O_CREAT))
     disk.sync_directory(directory)
 
@@ -197,7 +248,6 @@ class SegmentPool:
         disk.make_directory(self._folder)
 
     def prepare(self) -> None:
-        """Ensure that the pool holds a file."""
         with self._lock:
             if not self._free_segment():
                 self._make()

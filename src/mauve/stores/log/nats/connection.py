@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -115,14 +115,13 @@ def _forget_failure(task: asyncio.Task[None]) -> None:
         task.exception()
 
 
-async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "Client":
+async def connect(url: Secret, name: str) -> "Client":
     """Return a connected client, or raise `StoreUnavailableError`. No error contains a password.
 
     A process opens several connections at startup: only the first one waits for servers that are down.
     """
     client = _new_client()
     is_silent = time.monotonic() - _silent_at.get(url.reveal(), -_SILENT_S) < _SILENT_S
-    within_s = min(within_s, _CONNECT_AGAIN_S_MAX) if is_silent else within_s
     reason = "no server answered in time"
 
     async def note(error: Exception) -> None:
@@ -146,7 +145,7 @@ async def connect(url: Secret, name: str, within_s: float = CONNECT_S_MAX) -> "C
         )
     )
     try:
-        await asyncio.wait({connecting}, timeout=within_s)
+        await asyncio.wait({connecting}, timeout=_CONNECT_AGAIN_S_MAX if is_silent else CONNECT_S_MAX)
         if connecting.done() and not connecting.cancelled() and connecting.exception() is None:
             return client
     except asyncio.CancelledError:
@@ -192,12 +191,7 @@ class LoopThread:
             running.cancel()
             raise StoreUnavailableError("NATS did not answer in time") from error
 
-    def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run a coroutine in the background until the loop is closed."""
-        asyncio.run_coroutine_threadsafe(work, self._loop)
-
     def close(self) -> None:
-        """Cancel running coroutines and end the thread."""
         if self._loop.is_closed():
             return
         with contextlib.suppress(StoreUnavailableError):
@@ -205,6 +199,23 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def run_with_client(url: Secret, name: str, work: Callable[["Client"], Coroutine[Any, Any, T]], timeout_s: float) -> T:
+    """Run a coroutine with a client of its own, from a thread."""
+
+    async def connect_and_run() -> T:
+        client = await connect(url, name)
+        try:
+            return await work(client)
+        finally:
+            await close(client)
+
+    loop = LoopThread("nats-once")
+    try:
+        return loop.run(connect_and_run(), timeout_s)
+    finally:
+        loop.close()
 
 
 async def _cancel_others() -> None:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -11,26 +11,31 @@ import structlog
 
 from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import LogReader, LogRecord, Lost, Reach
+from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.log.nats.connection import Connection, LoopThread
-from mauve.stores.log.nats.groups import (
+from mauve.stores.log.nats.messages import (
     DamagedGroupError,
+    Message,
     NewerFormatError,
-    first_number,
-    sequence_of,
+    batch_from,
+    first_since,
+    from_leader,
     unpacked,
 )
-from mauve.stores.log.nats.lost_streams import GIVE_UP, MISSING, loss_of
-from mauve.stores.log.nats.messages import Message, batch_from, first_since, from_leader
 from mauve.stores.log.nats.streams import (
+    GIVE_UP,
+    MISSING,
     NOT_FOUND,
     STREAMS,
     ApiError,
     StreamInfo,
     StreamState,
     fills_its_part,
+    first_number,
     first_that_fits,
+    loss_of,
     purge,
+    sequence_of,
     stream_info,
     stream_name,
 )
@@ -58,8 +63,6 @@ def _utc_now() -> datetime:
 
 @dataclass
 class _Progress:
-    """The reader's state for one stream."""
-
     last_number: int = 0  # of the last message that was read
     next_sequence: int = 1  # the message after it
     trimmed_at: float = -TRIM_EVERY_S
@@ -105,6 +108,16 @@ class NatsLogReader:
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         return self._run(stream, self._read(stream, after, bytes_max), []) if stream in self._progress else []
+
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        bytes_max = 1  # Often only the first record is needed.
+        while batch := self.read(stream, after, bytes_max):
+            bytes_max = _BATCH_BYTES_MAX
+            for record in batch:
+                if record.number > through:
+                    return
+                yield record
+            after = batch[-1].number
 
     def last_number(self, stream: int) -> int:
         return first_number(self._state_now(stream).last_seq + 1) - 1
@@ -357,19 +370,21 @@ class NatsLogReader:
         return bool(records) and records[-1].number > after
 
 
-class NatsStreamReader:
-    """Reads one stream for callers other than the loader."""
+class NatsLogMaintenance:
+    """Deletes loaded records without waiting for a trim."""
 
-    def __init__(self, reader: LogReader, stream: int) -> None:
-        self._reader = reader
-        self._stream = stream
+    def __init__(self, open_reader: Callable[[], NatsLogReader], positions: Callable[[], Mapping[int, int]]) -> None:
+        self._open_reader = open_reader
+        self._positions = positions
 
-    def records(self, after: int, through: int) -> Iterator[LogRecord]:
-        bytes_max = 1  # Often only the first record is needed.
-        while batch := self._reader.read(self._stream, after, bytes_max):
-            bytes_max = _BATCH_BYTES_MAX
-            for record in batch:
-                if record.number > through:
-                    return
-                yield record
-            after = batch[-1].number
+    def erase_damaged(self, text: str) -> int:
+        """Return 0: damaged messages exist only in the stream and are deleted with their neighbors."""
+        del text
+        return 0
+
+    def blank_loaded(self) -> bool:
+        positions = self._positions()
+        with closing(self._open_reader()) as reader:
+            for stream in reader.streams():
+                reader.trim_now(stream, positions.get(stream, 0))
+        return True

@@ -10,7 +10,6 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from typing import Final, NamedTuple
@@ -22,16 +21,8 @@ from mauve.core.secret import Secret
 from mauve.stores import StoreUnavailableError
 from mauve.stores.log import LogFailedError, LogFullError, LogUnavailableError, place_of
 from mauve.stores.log.nats.connection import Connection
-from mauve.stores.log.nats.groups import (
-    FORMAT,
-    FORMAT_HEADER,
-    GROUP_BYTES_MAX,
-    RECORD_BYTES_MAX,
-    RECORDS_MAX,
-    first_number,
-    packed,
-)
-from mauve.stores.log.nats.streams import STREAMS, stream_name, subject_of
+from mauve.stores.log.nats.messages import FORMAT, FORMAT_HEADER, GROUP_BYTES_MAX, RECORD_BYTES_MAX, packed
+from mauve.stores.log.nats.streams import RECORDS_MAX, STREAMS, first_number, stream_name, subject_of
 
 CLIENT_NAME: Final = "mauve log writer"  # as NATS shows it to operators
 WAIT_S_MAX: Final = 8.0
@@ -91,20 +82,8 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 class _Ack(msgspec.Struct, frozen=True):
-    """JetStream's reply to a message."""
-
     seq: int = 0
     error: _Refusal | None = None
-
-
-@dataclass
-class _Stream:
-    number: int
-    resolving: asyncio.Task[None] | None = None  # a group that may be stored here
-
-    @property
-    def is_free(self) -> bool:
-        return self.resolving is None
 
 
 _ack_decoder: Final = msgspec.json.Decoder(_Ack)
@@ -119,9 +98,12 @@ class NatsLogWriter:
     - Records keep their order within a stream.
     """
 
+    has_failed = False
+
     def __init__(self, url: Secret, first: int = 0, connection: Connection | None = None) -> None:
         self._connection = connection or Connection(url, CLIENT_NAME)
-        self._streams = deque(_Stream(STREAMS[(first + place) % len(STREAMS)]) for place in range(len(STREAMS)))
+        self._streams = [STREAMS[(first + place) % len(STREAMS)] for place in range(len(STREAMS))]
+        self._resolving: dict[int, asyncio.Task[None]] = {}  # by stream: a group that may be stored there
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._work: asyncio.Task[None] | None = None
@@ -130,15 +112,7 @@ class NatsLogWriter:
         self._is_down = False
         self._gave_up_at = 0.0
         self._is_closed = False
-        self._flush_s = ASSUMED_FLUSH_S
-
-    @property
-    def flush_s(self) -> float:
-        return self._flush_s
-
-    @property
-    def has_failed(self) -> bool:
-        return False
+        self.flush_s = ASSUMED_FLUSH_S
 
     @property
     def is_available(self) -> bool:
@@ -190,7 +164,7 @@ class NatsLogWriter:
                 self._connection.connected()
 
     def _tasks(self) -> set[asyncio.Task[None]]:
-        return {task for task in (self._work, *(each.resolving for each in self._streams)) if task is not None}
+        return {*self._resolving.values(), *([] if self._work is None else [self._work])}
 
     def _refusal(self, length: int) -> Exception | None:
         if self._is_closed:
@@ -205,10 +179,11 @@ class NatsLogWriter:
         try:
             await asyncio.sleep(0)  # Requests that are ready in the same loop iteration share a group.
             while self._waiting:
-                if any(each.is_free for each in self._streams):
+                if len(self._resolving) < len(self._streams):
                     await self._store_or_fail(self._next_group())
                 else:
-                    await self._wait_for_stream()
+                    tasks = self._resolving.values()
+                    await asyncio.wait(tasks, timeout=_PAUSE_S, return_when=asyncio.FIRST_COMPLETED)
                 self._fail_expired()
         finally:
             self._work = None
@@ -241,15 +216,15 @@ class NatsLogWriter:
         """Try the streams one at a time until one has stored the group, or may have."""
         while True:
             outcomes = []
-            for stream in [each for each in self._streams if each.is_free]:
+            for stream in [each for each in self._streams if each not in self._resolving]:
                 outcome = await self._attempt(stream, group)
                 if isinstance(outcome, int):
-                    self._settle(group, stream.number, outcome)
+                    self._settle(group, stream, outcome)
                     return
                 self._streams.remove(stream)
                 self._streams.append(stream)  # Try it last from now on.
                 if outcome is _Outcome.UNKNOWN:
-                    stream.resolving = asyncio.create_task(self._resolve(stream, group))
+                    self._resolving[stream] = asyncio.create_task(self._resolve(stream, group))
                     return
                 outcomes.append(outcome)
             if outcomes and all(outcome is _Outcome.FULL for outcome in outcomes):
@@ -262,46 +237,42 @@ class NatsLogWriter:
                 return
             await asyncio.sleep(_PAUSE_S)
 
-    async def _resolve(self, stream: _Stream, group: _Group) -> None:
+    async def _resolve(self, stream: int, group: _Group) -> None:
         """Resend a group to the same stream under the same id until it is acknowledged."""
         try:
             while time.monotonic() < group.gives_up_at:
                 outcome = await self._attempt(stream, group)
                 if isinstance(outcome, int):
-                    self._settle(group, stream.number, outcome)
+                    self._settle(group, stream, outcome)
                     return
                 await asyncio.sleep(_PAUSE_S)
             self._give_up(group, "NATS did not acknowledge in time")
         finally:
-            stream.resolving = None
+            self._resolving.pop(stream, None)
             self._fail(group.records, LogUnavailableError, "the log's task ended")
 
-    async def _attempt(self, stream: _Stream, group: _Group) -> int | _Outcome:
+    async def _attempt(self, stream: int, group: _Group) -> int | _Outcome:
         """Send a group; return its sequence if it was stored, else the outcome."""
         from nats.errors import NoRespondersError, OutboundBufferLimitError  # noqa: PLC0415 - an extra
 
         began = time.monotonic()
         headers = {
             "Nats-Msg-Id": group.id,
-            "Nats-Expected-Stream": stream_name(stream.number),
+            "Nats-Expected-Stream": stream_name(stream),
             FORMAT_HEADER: FORMAT,
         }
         try:
             client = self._connection.connected()
-            reply = await client.request(subject_of(stream.number), group.message, timeout=_ATTEMPT_S, headers=headers)
+            reply = await client.request(subject_of(stream), group.message, timeout=_ATTEMPT_S, headers=headers)
         except (StoreUnavailableError, NoRespondersError, OutboundBufferLimitError):
             return _Outcome.REFUSED
         except Exception:  # noqa: BLE001 - after any error, the group may have been sent
             return _Outcome.UNKNOWN
         ack = _ack_of(reply.data)
         if ack.error is None and ack.seq:
-            self._flush_s += (time.monotonic() - began - self._flush_s) * _FLUSH_WEIGHT
+            self.flush_s += (time.monotonic() - began - self.flush_s) * _FLUSH_WEIGHT
             return ack.seq
         return _outcome_of(ack)
-
-    async def _wait_for_stream(self) -> None:
-        tasks = {each.resolving for each in self._streams if each.resolving is not None}
-        await asyncio.wait(tasks, timeout=_PAUSE_S, return_when=asyncio.FIRST_COMPLETED)
 
     def _fail_expired(self) -> None:
         expired = time.monotonic() - WAIT_S_MAX
@@ -339,7 +310,6 @@ def _ack_of(content: bytes) -> _Ack:
 
 
 def _outcome_of(ack: _Ack) -> _Outcome:
-    """Interpret a reply without a sequence."""
     if ack.error is None:
         return _Outcome.UNKNOWN
     code, description = ack.error.err_code, ack.error.description.lower()

@@ -1,20 +1,30 @@
-"""Query the monitoring endpoints of NATS servers: only they show whether a server syncs before it acknowledges."""
+"""Query the monitoring endpoints of NATS servers.
+
+Only they show whether a server syncs before it acknowledges, and which processes are connected.
+"""
 
 import http.client
 import time
 import urllib.request
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
+from mauve.core.secret import Secret
 from mauve.stores import UnsupportedServerError
 
 VERSION_MIN: Final = (2, 11)
 PAYLOAD_BYTES_MIN: Final = 8_000_000
 MONITOR_S_MAX: Final = 2.5
-_MONITOR_BYTES_MAX: Final = 2**20
+MONITORS_MAX: Final = 15  # queried concurrently
+_MONITOR_BYTES_MAX: Final = 32 * 2**20
+_MONITOR_PORT: Final = 8222
+_CLIENT_PORT: Final = 4222
+_CLIENTS_MAX: Final = 10_000
+_OWN_NAMES: Final = "mauve "  # the prefix of all our connection names
 _JETSTREAM_S_MAX: Final = 5.0
 _RETRY_S: Final = 0.5
 
@@ -33,8 +43,6 @@ class _JetStream(msgspec.Struct, frozen=True):
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A server's reply on its monitoring endpoint."""
-
     server_id: str
     server_name: str
     version: str
@@ -48,34 +56,40 @@ class _JetStreamState(msgspec.Struct, frozen=True):
     meta_cluster: _Meta = _Meta()
 
 
+class ConnectedProcess(msgspec.Struct, frozen=True):
+    ip: str = ""
+    name: str = ""
+
+
+class _Connections(msgspec.Struct, frozen=True):
+    connections: list[ConnectedProcess] = []
+
+
+class Connected(NamedTuple):
+    processes: list[ConnectedProcess]
+    silent: list[str]  # the endpoints that did not answer: their servers may have more
+
+
+_connections: Final = msgspec.json.Decoder(_Connections)
 _server: Final = msgspec.json.Decoder(Server)
 _jetstream_state: Final = msgspec.json.Decoder(_JetStreamState)
 T = TypeVar("T")
 
 
-def ask_when_met(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
-    """Query every monitoring endpoint; retry until the cluster has formed."""
+def ask_when_started(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
+    """Query every monitoring endpoint; retry until JetStream is on and the cluster has formed."""
     gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
     while True:
-        answers = list(threads.map(ask_when_started, urls))
+        answers = list(threads.map(_ask_monitor, urls))
         servers = {server.server_id: server for server in answers if server is not None}
-        if not servers or cluster_size(servers.values()) >= len(servers) or time.monotonic() > gives_up_at:
+        is_on = all(server.jetstream.config is not None for server in servers.values())
+        if not servers or (is_on and cluster_size(servers.values()) >= len(servers)) or time.monotonic() > gives_up_at:
             return answers
         time.sleep(_RETRY_S)
 
 
 def cluster_size(servers: Collection[Server]) -> int:
     return max(server.jetstream.meta.cluster_size for server in servers)
-
-
-def ask_when_started(address: str) -> Server | None:
-    """Query a monitoring endpoint; retry if JetStream is off, because a starting server answers before it is on."""
-    gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
-    while (server := _ask_monitor(address)) is not None and server.jetstream.config is None:
-        if time.monotonic() > gives_up_at:
-            break
-        time.sleep(_RETRY_S)
-    return server
 
 
 def _ask_monitor(address: str) -> Server | None:
@@ -124,3 +138,25 @@ def check_server(server: Server) -> None:
 
 def _version_of(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("-", maxsplit=1)[0].split(".")[:2] if part.isdigit())
+
+
+def connected_now(url: Secret, monitor_urls: Sequence[str]) -> Connected:
+    urls = monitor_urls_of(url, monitor_urls)
+    with ThreadPoolExecutor(len(urls), thread_name_prefix="nats-monitor") as threads:
+        answers = list(threads.map(_connections_of, urls))
+    found = [each for answer in answers if answer for each in answer.connections if each.name.startswith(_OWN_NAMES)]
+    return Connected(found, [at for at, answer in zip(urls, answers, strict=True) if answer is None])
+
+
+def _connections_of(address: str) -> _Connections | None:
+    return _read(f"{address.rstrip('/')}/connz?limit={_CLIENTS_MAX}", _connections)
+
+
+def monitor_urls_of(url: Secret, monitor_urls: Sequence[str]) -> list[str]:
+    hosts = [f"[{host}]" if ":" in host else host for host, _ in addresses_in(url)]
+    return list(monitor_urls or [f"http://{host}:{_MONITOR_PORT}" for host in hosts])[:MONITORS_MAX]
+
+
+def addresses_in(url: Secret) -> list[tuple[str, int]]:
+    parts = [urlsplit(each.strip()) for each in url.reveal().split(",")]
+    return [(each.hostname or "", each.port or _CLIENT_PORT) for each in parts]

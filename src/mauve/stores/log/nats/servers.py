@@ -1,22 +1,28 @@
-"""Check at startup that the NATS servers are safe to use, and create or check the log's streams."""
+"""Check that the NATS servers are safe to use; create, check, find and delete the log's streams."""
 
 import secrets
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import structlog
 
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
-from mauve.stores.log.nats.connection import LoopThread, close, connect
-from mauve.stores.log.nats.groups import sequence_of
-from mauve.stores.log.nats.lost_streams import GIVE_UP, loss_of
-from mauve.stores.log.nats.monitors import MONITOR_S_MAX, ask_when_met, check_server, cluster_size
+from mauve.stores.log.nats.connection import run_with_client
+from mauve.stores.log.nats.monitors import (
+    MONITOR_S_MAX,
+    MONITORS_MAX,
+    addresses_in,
+    ask_when_started,
+    check_server,
+    cluster_size,
+    monitor_urls_of,
+)
 from mauve.stores.log.nats.streams import (
+    GIVE_UP,
     INSTALLATION,
     STARTING_S_MAX,
     STREAM_ID,
@@ -24,9 +30,12 @@ from mauve.stores.log.nats.streams import (
     ApiError,
     StreamInfo,
     ask,
+    create_stream,
     find_stream,
+    first_number,
     is_peer_offline,
-    once_placed,
+    loss_of,
+    sequence_of,
     stream_config,
     stream_info,
     stream_name,
@@ -37,18 +46,13 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 REPLICAS: Final = 3
-_MONITOR_PORT: Final = 8222
-_MONITORS_MAX: Final = 15  # queried concurrently
-_CLIENT_PORT: Final = 4222
 _GREETING_BYTES_MAX: Final = 2**16
 _PREPARE_S_MAX: Final = 30.0
-
-_QUICK_CONNECT_S_MAX: Final = 2.0
-_QUICK_ANSWER_S_MAX: Final = 1.5
-_QUICK_S_MAX: Final = 4.0
+_RESTORE_S_MAX: Final = 15.0
 _ADVICE: Final = "name the monitoring address of every NATS server in MAUVE_STREAM_MONITOR_URL, like http://HOST:8222"
 
 log = structlog.get_logger()
+T = TypeVar("T")
 
 
 class _Greeting(msgspec.Struct, frozen=True):
@@ -61,31 +65,10 @@ _greeting: Final = msgspec.json.Decoder(_Greeting)
 
 
 class StreamPlan(msgspec.Struct, frozen=True):
-    """The required streams of an installation."""
-
     installation: str
     bytes_max: int  # of all streams together
     known_ids: Mapping[int, str]  # of the streams that the installation has written to; empty the first time
     loaded: Mapping[int, int] = {}  # the last record of each stream that was loaded
-
-
-def check_answer(url: Secret) -> None:
-    """Raise `StoreUnavailableError` unless JetStream answers now."""
-
-    async def check() -> None:
-        client = await connect(url, "mauve command", _QUICK_CONNECT_S_MAX)
-        try:
-            await ask(client, "INFO", timeout_s=_QUICK_ANSWER_S_MAX)
-        finally:
-            await close(client)
-
-    loop = LoopThread("nats-check")
-    try:
-        loop.run(check(), _QUICK_S_MAX)
-    except ApiError as error:
-        raise StoreUnavailableError(f"JetStream refused: {error}") from error
-    finally:
-        loop.close()
 
 
 def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool) -> int:
@@ -96,9 +79,9 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     """
     _check_connection(url)
     urls = monitor_urls_of(url, monitor_urls)
-    with ThreadPoolExecutor(_MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
-        answers = ask_when_met(urls, threads)
-        met = set(threads.map(_server_id_at, _addresses(url)[:_MONITORS_MAX])) - {None}
+    with ThreadPoolExecutor(MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
+        answers = ask_when_started(urls, threads)
+        met = set(threads.map(_server_id_at, addresses_in(url)[:MONITORS_MAX])) - {None}
     silent = [address for address, server in zip(urls, answers, strict=True) if server is None]
     servers = {server.server_id: server for server in answers if server is not None}
     for server in servers.values():
@@ -114,33 +97,12 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
 
 
 def _check_connection(url: Secret) -> None:
-    """Raise unless the servers accept our credentials."""
+    async def do_nothing(_client: "Client") -> None: ...
 
-    async def check() -> None:
-        await close(await connect(url, "mauve start"))
-
-    loop = LoopThread("nats-start")
     try:
-        loop.run(check(), STARTING_S_MAX)
+        run_with_client(url, "mauve start", do_nothing, STARTING_S_MAX)
     except StoreUnavailableError as error:
         raise UnsupportedServerError(f"{error}: check MAUVE_STREAM_URL and the servers") from error
-    finally:
-        loop.close()
-
-
-def monitor_urls_of(url: Secret, monitor_urls: Sequence[str]) -> list[str]:
-    """Return the monitoring address of each server."""
-    return list(monitor_urls or _default_monitors(url))[:_MONITORS_MAX]
-
-
-def _default_monitors(url: Secret) -> list[str]:
-    hosts = [host for host, _ in _addresses(url)]
-    return [f"http://[{host}]:{_MONITOR_PORT}" if ":" in host else f"http://{host}:{_MONITOR_PORT}" for host in hosts]
-
-
-def _addresses(url: Secret) -> list[tuple[str, int]]:
-    parts = [urlsplit(each.strip()) for each in url.reveal().split(",")]
-    return [(each.hostname or "", each.port or _CLIENT_PORT) for each in parts]
 
 
 def _server_id_at(address: tuple[str, int]) -> str | None:
@@ -172,9 +134,9 @@ def _check_coverage(silent: Sequence[str], checked: int, size: int, *, all_of_th
 
 def prepare_streams(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str]:
     """Create the streams, or check that they are this installation's; return the id of each."""
-    loop = LoopThread("nats-start")
+    replicas = REPLICAS if servers >= REPLICAS else 1
     try:
-        return loop.run(_prepare(url, servers, plan), _PREPARE_S_MAX)
+        return run_with_client(url, "mauve start", lambda client: _prepare(client, replicas, plan), _PREPARE_S_MAX)
     except StoreUnavailableError as error:
         raise UnsupportedServerError(f"NATS at MAUVE_STREAM_URL cannot be used: {error}") from error
     except ApiError as error:
@@ -186,38 +148,27 @@ def prepare_streams(url: Secret, servers: int, plan: StreamPlan) -> dict[int, st
             f"NATS at MAUVE_STREAM_URL refused streams of {plan.bytes_max // 2**20} MB in total: {error}; "
             "give its servers more storage, or lower MAUVE_BACKLOG_MB"
         ) from error
-    finally:
-        loop.close()
 
 
-async def _prepare(url: Secret, servers: int, plan: StreamPlan) -> dict[int, str]:
-    client = await connect(url, "mauve start")
-    try:
-        replicas = REPLICAS if servers >= REPLICAS else 1
-        before = {stream: await find_stream(client, stream) for stream in STREAMS}
-        lost = _lost_streams(before, plan)
-        for stream in lost:
-            await _detach(client, stream, before[stream])
-        infos = {
-            stream: await _prepared(client, stream, info, replicas, plan)
-            for stream, info in before.items()
-            if stream not in lost
-        }
-        if replicas > 1 and any(before[stream] is None for stream in infos):
-            await _spread_leaders(client, infos)
-        return {**plan.known_ids, **{stream: info.config.metadata[STREAM_ID] for stream, info in infos.items()}}
-    finally:
-        await close(client)
+async def _prepare(client: "Client", replicas: int, plan: StreamPlan) -> dict[int, str]:
+    before = {stream: await find_stream(client, stream) for stream in STREAMS}
+    lost = _lost_streams(before, plan)
+    for stream in lost:
+        await _detach(client, stream, before[stream])
+    infos = {
+        stream: await _prepared(client, stream, info, replicas, plan)
+        for stream, info in before.items()
+        if stream not in lost
+    }
+    if replicas > 1 and any(before[stream] is None for stream in infos):
+        await _spread_leaders(client, infos)
+    return {**plan.known_ids, **{stream: info.config.metadata[STREAM_ID] for stream, info in infos.items()}}
 
 
 def _lost_streams(found: Mapping[int, StreamInfo | None], plan: StreamPlan) -> list[int]:
     """Return and report the streams that cannot be used; raise `ForeignDataError` if none is left."""
     for stream, info in found.items():
-        if info is not None and _is_foreign(info, plan):
-            raise ForeignDataError(
-                f"the stream {stream_name(stream)} at MAUVE_STREAM_URL belongs to another installation: "
-                "name other NATS servers or another NATS account, or the servers of this installation"
-            )
+        _check_owner(stream, info, plan.installation)
     losses = {
         stream: loss
         for stream, info in found.items()
@@ -235,8 +186,13 @@ def _lost_streams(found: Mapping[int, StreamInfo | None], plan: StreamPlan) -> l
     return list(losses)
 
 
-def _is_foreign(info: StreamInfo, plan: StreamPlan) -> bool:
-    return info.config.metadata.get(INSTALLATION) != plan.installation or STREAM_ID not in info.config.metadata
+def _check_owner(stream: int, info: StreamInfo | None, installation: str) -> None:
+    metadata = {} if info is None else info.config.metadata
+    if info is not None and (metadata.get(INSTALLATION) != installation or STREAM_ID not in metadata):
+        raise ForeignDataError(
+            f"the stream {stream_name(stream)} at MAUVE_STREAM_URL belongs to another installation: "
+            "name other NATS servers or another NATS account, or the servers of this installation"
+        )
 
 
 async def _detach(client: "Client", stream: int, info: StreamInfo | None) -> None:
@@ -266,7 +222,7 @@ async def _created(client: "Client", stream: int, replicas: int, plan: StreamPla
     if stream in plan.loaded:  # It replaces a lost one: number its records after those.
         config["first_seq"] = sequence_of(plan.loaded[stream]) + 1
     try:
-        await once_placed(lambda: ask(client, f"STREAM.CREATE.{stream_name(stream)}", config), ApiError)
+        await create_stream(client, stream, config)
     except (ApiError, StoreUnavailableError):
         found = await find_stream(client, stream)  # Another machine may have created it at the same time.
         if found is None:
@@ -289,3 +245,45 @@ async def _spread_leaders(client: "Client", infos: Mapping[int, StreamInfo]) -> 
             await find_stream(client, stream)  # It has a leader again.
         except (ApiError, StoreUnavailableError) as error:
             log.warning("stream_leader_not_moved", stream=stream_name(stream), reason=str(error))
+
+
+class FoundStream(NamedTuple):
+    end: int | None  # All existing records are at or below it, all later ones above; None: no such stream.
+    loss: str | None  # why it cannot be used; None: it can
+
+
+def find_streams(
+    url: Secret, installation: str, known_ids: Mapping[int, str], last_numbers: Mapping[int, int]
+) -> dict[int, FoundStream]:
+    """Return the state of each stream. `last_numbers` holds the last record of each that was loaded or stored.
+
+    Raise `ForeignDataError` if a stream belongs to another installation.
+    """
+
+    async def look(client: "Client") -> dict[int, StreamInfo | None]:
+        return {stream: await find_stream(client, stream) for stream in STREAMS}
+
+    found = {}
+    for stream, info in _run_restore(url, look).items():
+        _check_owner(stream, info, installation)
+        end = None if info is None else first_number(info.state.last_seq + 1) - 1
+        found[stream] = FoundStream(end, loss_of(info, known_ids.get(stream), last_numbers.get(stream, 0)))
+    return found
+
+
+def drop_streams(url: Secret, streams: Collection[int]) -> None:
+    """Delete streams of this installation, with every record in them."""
+
+    async def drop(client: "Client") -> None:
+        for stream in streams:
+            if await find_stream(client, stream) is not None:
+                await ask(client, f"STREAM.DELETE.{stream_name(stream)}")
+
+    _run_restore(url, drop)
+
+
+def _run_restore(url: Secret, work: Callable[["Client"], Coroutine[Any, Any, T]]) -> T:
+    try:
+        return run_with_client(url, "mauve restore", work, _RESTORE_S_MAX)
+    except ApiError as error:
+        raise StoreUnavailableError(f"JetStream refused: {error}") from error

@@ -1,7 +1,6 @@
 """The streams of the log, and the requests about them."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from nats.aio.client import Client
 
 STREAMS: Final = (240, 241, 242)  # Three, with leaders on three servers: during one election, the others keep working.
+RECORDS_MAX: Final = 64  # of one message
 INSTALLATION: Final = "mauve-installation"
 STREAM_ID: Final = "mauve-stream-id"
 API: Final = "$JS.API"
@@ -30,13 +30,16 @@ _PEER_OFFLINE: Final = "peer offline"
 NO_ANSWER: Final = "JetStream does not answer: it may have lost its quorum"
 DUPLICATE_WINDOW_S: Final = 300  # far longer than a writer resends a group
 NOT_FOUND: Final = 404
+MISSING: Final = "is missing"
+GIVE_UP: Final = (
+    "restore it from a backup of NATS, or stop the service and give up its events "
+    "with 'mauve restore --servers --new-streams'"
+)
 _UNAVAILABLE: Final = 503
 _PART_FILLED: Final = 2.5  # at least two fifths of the storage: a trim leaves a little less than half
 
 
 class ApiError(Exception):
-    """JetStream refused a request."""
-
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
         self.code = code
@@ -87,7 +90,6 @@ class Peer(msgspec.Struct, frozen=True):
 class Cluster(msgspec.Struct, frozen=True):
     name: str = ""  # none if there is a single server
     leader: str = ""
-    leader_since: datetime | None = None
     replicas: list[Peer] = []
 
     def is_led(self, copies: int) -> bool:
@@ -106,14 +108,6 @@ class StreamInfo(msgspec.Struct, frozen=True):
     config: StreamConfig
     state: StreamState
     cluster: Cluster = Cluster()
-    ts: datetime | None = None  # time of the reply
-
-    @property
-    def led_for_s(self) -> float:
-        """Return for how long the leader has led."""
-        if self.ts is None or self.cluster.leader_since is None:
-            return math.inf
-        return (self.ts - self.cluster.leader_since).total_seconds()
 
 
 class _Refusal(msgspec.Struct, frozen=True):
@@ -136,6 +130,15 @@ def stream_name(stream: int) -> str:
 
 def subject_of(stream: int) -> str:
     return f"mauve.log.{stream}"
+
+
+def sequence_of(number: int) -> int:
+    """Return the sequence of the message that holds a record. The number also has its place in the message."""
+    return number // RECORDS_MAX
+
+
+def first_number(sequence: int) -> int:
+    return sequence * RECORDS_MAX
 
 
 def stream_config(stream: int, metadata: Mapping[str, str], replicas: int, bytes_max: int) -> dict[str, Any]:
@@ -178,16 +181,18 @@ def is_peer_offline(refusal: Exception) -> bool:
     return _PEER_OFFLINE in str(refusal)
 
 
-async def once_placed(create: Callable[[], Coroutine[Any, Any, T]], refusal: type[Exception]) -> T:
+async def create_stream(client: "Client", stream: int, config: Mapping[str, Any]) -> None:
     """Create a stream, retrying while the cluster's leader has not discovered a newly started server."""
     gives_up_at = time.monotonic() + _PLACED_S_MAX
     while True:
         try:
-            return await create()
-        except refusal as error:
+            await ask(client, f"STREAM.CREATE.{stream_name(stream)}", config)
+        except ApiError as error:
             if not is_peer_offline(error) or time.monotonic() > gives_up_at:
                 raise
-        await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(_AGAIN_S)
+        else:
+            return
 
 
 async def ask_leader(client: "Client", subject: str, body: object = None) -> bytes:
@@ -227,36 +232,30 @@ async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]
 
 
 async def stream_info(client: "Client", stream: int, *, with_deleted: bool = False) -> StreamInfo:
-    """Return the leader's info about the stream."""
     name, body = stream_name(stream), {"deleted_details": with_deleted}
 
     async def attempt(seconds: float) -> StreamInfo:
-        return info_from(name, await _ask_leader_once(client, f"STREAM.INFO.{name}", body, seconds))
+        info = _info_decoder.decode(await _ask_leader_once(client, f"STREAM.INFO.{name}", body, seconds))
+        if not info.cluster.is_led(info.config.num_replicas):
+            raise StoreUnavailableError(f"NATS: the stream {name} has no leader with a quorum")
+        return info
 
     return await again_until_answered(attempt)
 
 
-def info_from(name: str, reply: bytes) -> StreamInfo:
-    """Parse a server's info about a stream; raise `StoreUnavailableError` unless it leads the stream."""
-    info = _info_decoder.decode(reply)
-    if not info.cluster.is_led(info.config.num_replicas):
-        raise StoreUnavailableError(f"NATS: the stream {name} has no leader with a quorum")
-    return info
-
-
 async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
     """Return a stream, or None if it does not exist. Wait for a newly started cluster."""
-    gives_up_at = asyncio.get_running_loop().time() + STARTING_S_MAX
+    gives_up_at = time.monotonic() + STARTING_S_MAX
     while True:
         try:
             return await stream_info(client, stream)
         except ApiError as error:
             if error.code == NOT_FOUND:
                 return None
-            if asyncio.get_running_loop().time() > gives_up_at:
+            if time.monotonic() > gives_up_at:
                 raise StoreUnavailableError(str(error)) from error
         except StoreUnavailableError:
-            if asyncio.get_running_loop().time() > gives_up_at:
+            if time.monotonic() > gives_up_at:
                 raise
         await asyncio.sleep(_AGAIN_S)
 
@@ -276,3 +275,15 @@ def first_that_fits(info: StreamInfo) -> int:
 def fills_its_part(info: StreamInfo) -> bool:
     """Return whether a stream fills about half of its storage, the share for loaded messages."""
     return info.state.bytes * _PART_FILLED > info.config.max_bytes > 0
+
+
+def loss_of(info: StreamInfo | None, known_id: str | None, last_number: int) -> str | None:
+    """Return why a stream is not the one that records were loaded from; None if it is.
+
+    Any other stream would reuse the numbers of loaded records, and its records would never be loaded.
+    """
+    if info is None:
+        return None if known_id is None else MISSING
+    if known_id is not None and info.config.metadata.get(STREAM_ID) != known_id:
+        return "was created again"
+    return "is older than what was loaded from it" if info.state.last_seq < sequence_of(last_number) else None

@@ -7,9 +7,9 @@ from nats.aio.transport import TcpTransport
 
 
 class AbortingTransport(TcpTransport):
-    """Drops a connection at once. The library would first wait until the server has read everything, perhaps forever.
+    """Drops a connection immediately. The library would first wait until the server has read everything.
 
-    Nothing is lost by that: what matters is acknowledged.
+    Nothing is lost: what matters is acknowledged.
     """
 
     _has_ended = False
