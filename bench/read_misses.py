@@ -19,7 +19,7 @@ from mauve.load.close_days import DayCloser
 from mauve.metrics.answers import body_of
 from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
-from mauve.query.dependencies import ReadStores
+from mauve.query import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 from mauve.stores.ledger.closed_days import ClosedDaysReader, SqlClosedDays

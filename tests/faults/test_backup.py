@@ -21,7 +21,7 @@ from mauve.maintenance.backup import write_backup
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
 from mauve.server.admin_client import CoreConnection, erase_user, pause_loader
 from mauve.wiring.backups import file_target
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.maintenance import backup_sources
 from support.service import (
     MAUVE,
@@ -222,7 +222,7 @@ CORE_WITH_SHORT_PAUSE = """
 import asyncio, sys
 from prometheus_client import CollectorRegistry
 from msgspec.json import Decoder
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.maintenance import backup_sources
 from mauve.wiring.warehouse import open_load_parts
 from mauve.config import settings_from

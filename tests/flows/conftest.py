@@ -11,8 +11,7 @@ from starlette.testclient import TestClient
 from mauve.access import passwords
 from mauve.access.sessions import begin_session
 from mauve.config import Settings
-from mauve.control import links, people
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, links, people
 from mauve.core.organization import Organization
 from mauve.core.user import Role, User
 from mauve.stores.warehouse import WarehouseReader

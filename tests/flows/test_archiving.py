@@ -19,7 +19,7 @@ from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody
 from mauve.maintenance.delete_app import SETTLE_S
 from mauve.stores.ledger.schema import arrivals, metadata
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.databases import open_ledger_database
 from support.billing import SECRET_A, signed_a
 from support.clocks import ManualClock

@@ -24,7 +24,7 @@ from mauve.stores.backups import BackupStoreError
 from mauve.stores.backups.s3 import backup_store
 from mauve.stores.backups.s3.backup_store import PART_BYTES_MIN, Bucket, S3BackupStore
 from mauve.wiring.backups import save_backup_state
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from support.s3 import BUCKET, CREDENTIALS, FailingProxy, S3Server, settings_for
 from support.service import MAUVE, PATIENCE_S, clean_environment, eventually, mauve, running, two_free_ports
 

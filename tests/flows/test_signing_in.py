@@ -14,10 +14,10 @@ from mauve.access.sessions import IDLE_MS, LIFETIME_MS
 from mauve.access.sign_in_attempts import ADDRESS_BURST, PAIR_BURST
 from mauve.config import settings_from
 from mauve.control import links, people
-from mauve.control.links import LINK_LIFETIME_MS
+from mauve.control.people import LINK_LIFETIME_MS
 from mauve.core.user import Role
+from mauve.wiring.api import session_cookie
 from mauve.wiring.bootstrap import prepare
-from mauve.wiring.dashboard import session_cookie
 from support.browser import PASSWORD, Browser, shown
 
 ANN = "ann@example.com"

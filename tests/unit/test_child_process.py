@@ -9,7 +9,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from mauve.server import child_process
-from mauve.server.heartbeat import Heartbeat
+from mauve.server.child_protocol import Heartbeat
 from support.service import PATIENCE_S
 
 WRITES_TOO_MUCH = """

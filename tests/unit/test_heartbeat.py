@@ -1,6 +1,6 @@
 """A hung process or loader is distinguished from a slow one, and from one that was suspended."""
 
-from mauve.server.heartbeat import Heartbeat, LoadWatch
+from mauve.server.child_protocol import Heartbeat, LoadWatch
 from support.clocks import Ticks
 
 

@@ -8,7 +8,7 @@ from mauve.access.read_limits import limits_of
 from mauve.core.credential import Scope
 from mauve.core.times import utc_instant
 from mauve.core.window import period_ends_at, today_at
-from mauve.query.dependencies import QueryParts
+from mauve.query import QueryParts
 from mauve.stores.published import PublishedToken
 
 

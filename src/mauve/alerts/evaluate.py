@@ -18,7 +18,7 @@ from mauve.metrics.summaries import whole_days_before
 from mauve.query.numbers import Answers
 from mauve.stores.deliveries import DeliveryResult, Tally
 
-_VERIFIED: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
+_VERIFIED: Final = frozenset(DeliveryResult)  # Other words are failures or warnings.
 
 
 Facts = Sequence[tuple[str, str, str | None]]  # label, value, and the value before

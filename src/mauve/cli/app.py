@@ -11,10 +11,9 @@ import msgspec
 
 from mauve.cli.options import UsageError, data_options, open_existing, org_option, settings_for
 from mauve.cli.output import counted, print_result, table, utc_time
-from mauve.control import operator
+from mauve.control import ControlParts, operator
 from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody, app_body, created_app_body
-from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, AppType, Ownership
 from mauve.maintenance.delete_app import Deleted, seconds_to_settle
 from mauve.stores.data_directory import holder_of

@@ -58,7 +58,7 @@ def export(
     from mauve.maintenance.export import export as write_export  # noqa: PLC0415 - slow to import
     from mauve.server.admin_client import export_events  # noqa: PLC0415
     from mauve.stores.export import Chosen  # noqa: PLC0415
-    from mauve.wiring.export import open_ledger_export  # noqa: PLC0415
+    from mauve.wiring.maintenance import open_ledger_export  # noqa: PLC0415
 
     _check_options(format_, output, user, as_json=as_json)
     days = _day(first, date.min), _day(last, date.max)

@@ -18,7 +18,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
-    from mauve.control.dependencies import ControlParts
+    from mauve.control import ControlParts
 
 org_argument = click.argument("org", metavar="ORG")
 org_option = click.option("--org", metavar="ORG", help="The organization's id, org_…; optional if there is only one.")
@@ -82,8 +82,7 @@ def open_existing(data: Path | None) -> Iterator["ControlParts"]:
 @contextmanager
 def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
     """Open the control plane's parts, and create the data directory if it is missing."""
-    from mauve.wiring.bootstrap import prepare_for_command  # noqa: PLC0415 - slow to import
-    from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import
+    from mauve.wiring.bootstrap import control_parts, prepare_for_command  # noqa: PLC0415 - slow to import
 
     prepare_for_command(settings)
     with control_parts(settings) as parts:

@@ -20,8 +20,7 @@ from mauve.cli.options import (
     test_option,
 )
 from mauve.cli.output import print_result
-from mauve.control import operator
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, operator
 from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
 from mauve.core.organization import Standing

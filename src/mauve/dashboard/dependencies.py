@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.alerts.messages import AlertParts
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.dashboard.cookie import SessionCookie
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.numbers import Numbers

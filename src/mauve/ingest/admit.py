@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
 from mauve.core.problems import Busy
-from mauve.ingest.dependencies import IngestParts
+from mauve.ingest import IngestParts
 from mauve.overload.admission import Admission, Slot
 from mauve.overload.byte_budget import ByteBudget
 from mauve.web.envelopes import data_reply

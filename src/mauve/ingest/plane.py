@@ -13,10 +13,9 @@ from mauve.core.accepted import OrgPeriod
 from mauve.core.credential import KeyKind
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path, unknown_webhook
 from mauve.core.window import period_of
-from mauve.ingest import accept, rules
+from mauve.ingest import IngestParts, accept, rules
 from mauve.ingest.accept import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_reply
-from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.hints import NO_HINTS, Hints, with_credential_hint, with_hints
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path

@@ -17,8 +17,8 @@ from mauve.core.problems import Code, Problem
 from mauve.core.window import Window, midnight_ms, today_at
 from mauve.metrics.answers import Row, body_of
 from mauve.metrics.questions import Question, QuestionBatch
+from mauve.query import QueryParts
 from mauve.query.answer_cache import Answer, Freshness, is_fresh
-from mauve.query.dependencies import QueryParts
 from mauve.query.read import rows_by_project
 from mauve.query.single_flight import ReadersBusyError
 from mauve.stores import StoreUnavailableError

@@ -20,9 +20,9 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unkno
 from mauve.core.times import day_number
 from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import metric_named
+from mauve.query import QueryParts
 from mauve.query.answer_cache import Answer, Freshness
 from mauve.query.ask import ask, cannot_be_read, find_hit
-from mauve.query.dependencies import QueryParts
 from mauve.stores import StoreUnavailableError
 from mauve.stores.published import PublishedKey, PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply

@@ -25,7 +25,7 @@ from mauve.metrics.sources import (
     UsersByDay,
     WarehouseSource,
 )
-from mauve.query.dependencies import ReadStores
+from mauve.query import ReadStores
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.reader import LedgerReader
 

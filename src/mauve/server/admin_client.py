@@ -27,9 +27,7 @@ from mauve.stores.imports import ImportWarehouse, StoredRows
 from mauve.stores.maintenance import Frozen
 from mauve.stores.warehouse import EventRows
 from mauve.wiring.cluster import is_shared
-from mauve.wiring.export import open_event_export
-from mauve.wiring.history import open_import_warehouse
-from mauve.wiring.maintenance import drop_frozen, offline_pause
+from mauve.wiring.maintenance import drop_frozen, offline_pause, open_event_export, open_import_warehouse
 from mauve.wiring.paths import imported_rows_path
 from mauve.wiring.warehouse import open_load_parts
 

@@ -33,10 +33,13 @@ from mauve.stores import StoreUnavailableError
 from mauve.stores.export import Chosen, EventExport, EventExtent, EventPage
 from mauve.stores.imports import ImportWarehouse, StoredRows
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError
-from mauve.wiring.export import open_event_export
-from mauve.wiring.history import open_import_warehouse
 from mauve.wiring.log import open_log_maintenance
-from mauve.wiring.maintenance import open_ledger_maintenance, open_warehouse_maintenance
+from mauve.wiring.maintenance import (
+    open_event_export,
+    open_import_warehouse,
+    open_ledger_maintenance,
+    open_warehouse_maintenance,
+)
 from mauve.wiring.paths import imported_rows_path
 
 PAUSE_S_MAX: Final = 600.0

@@ -14,23 +14,27 @@ from mauve.alerts.messages import AlertParts
 from mauve.alerts.outbox import SEND_EVERY_S, Outbox
 from mauve.alerts.runner import RUN_EVERY_S, AlertRunner
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
-from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
+from mauve.control import ControlParts
+from mauve.control.people import LINK_LIFETIME_MS, renew_setup_link
 from mauve.load.lag import Progress
 from mauve.query.answer_cache import AnswerCache
 from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
-from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
+from mauve.server.asgi_server import AsgiServer, RequestGuard
+from mauve.server.child import (
+    ENGINES_EVERY_S,
+    EngineGauges,
+    Preparation,
+    expose_metrics,
+    finished,
+    repeat,
+    serve_until_stopped,
+)
 from mauve.server.child_protocol import ChildConfig, Ready
-from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
-from mauve.server.preparation import Preparation
-from mauve.server.request_guard import RequestGuard
 from mauve.web.health import Drain
-from mauve.wiring.control import control_parts
-from mauve.wiring.dashboard import dashboard_parts
+from mauve.wiring.api import dashboard_parts, query_parts
+from mauve.wiring.bootstrap import control_parts
+from mauve.wiring.cluster import claim_setup_link
 from mauve.wiring.ingest import open_keyring
-from mauve.wiring.machine import claim_setup_link
-from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_lag, open_warehouse_reader, ping_warehouse
 
 _PRUNE_EVERY_S: Final = 86_400.0
@@ -126,7 +130,7 @@ async def run(config: ChildConfig) -> None:
         )
         with open_api(settings, parts, keyring, LoadsElsewhere(), others, registry=registry) as (app, background):
             gauges = EngineGauges(registry, app.engines)
-            background.append(asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked")))
+            background.append(asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")))
             await serve_until_stopped(
                 AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
                 ready,

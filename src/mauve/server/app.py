@@ -10,14 +10,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mauve.agents.plane import ALLOWANCE_PATH, PATH, AgentsPlane
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.control.plane import PREFIX as APPS
 from mauve.control.plane import ControlPlane
 from mauve.core.problems import unknown_path
 from mauve.dashboard.dependencies import DashboardParts
 from mauve.dashboard.plane import Dashboard
 from mauve.openapi.routes import reference_routes
-from mauve.query.dependencies import QueryParts
+from mauve.query import QueryParts
 from mauve.query.plane import PREFIX as METRICS
 from mauve.query.plane import QueryPlane
 from mauve.stores import ForeignDataError, StoreUnavailableError

@@ -7,27 +7,40 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Coroutine, Iterable
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 import msgspec
 import structlog
 import uvloop
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, Gauge, start_http_server
 
 from mauve.access.vault import VaultError
 from mauve.config import SettingError, Settings
 from mauve.logs import configure_logs
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server.child_protocol import HEARTBEAT, LOADER_HANGS, ChildConfig, Ready, Refused, Report
-from mauve.server.heartbeat import HEARTBEAT_EVERY_S, dump_stacks_on_signal
+from mauve.server.child_protocol import (
+    HEARTBEAT,
+    HEARTBEAT_EVERY_S,
+    LOADER_HANGS,
+    ChildConfig,
+    Ready,
+    Refused,
+    Report,
+    dump_stacks_on_signal,
+)
 from mauve.stores import ForeignDataError, NewerSchemaError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.data_directory import HeldError
 from mauve.stores.log import LogWriter
 from mauve.web.health import Drain
 from mauve.web.http1.listener import CONNECTIONS_MAX
+from mauve.wiring.bootstrap import prepare_unless_down
 
+_RETRY_S: Final = 2.0
+ENGINES_EVERY_S: Final = 5.0
 _OPEN_FILES: Final = 2 * CONNECTIONS_MAX  # connections, plus the stores' files
 _CHECK_EVERY_S: Final = 0.2
 _GARBAGE_THRESHOLD: Final = 50_000
@@ -36,6 +49,52 @@ _SWITCH_INTERVAL_S: Final = 0.0002
 _configs: Final = msgspec.json.Decoder(ChildConfig)
 
 log = structlog.get_logger()
+
+
+class Preparation:
+    """Raises if the installation is not servable."""
+
+    def __init__(self, config: ChildConfig, settings: Settings) -> None:
+        self._settings = settings
+        self._down = _prepared_unless_stopped(settings) if config.is_first else None
+        self.failure: str | None = None
+        if self._down is not None:
+            log.warning("started_degraded", reason=self._down, advice="it recovers when the server is back up")
+            threading.Thread(target=self._finish, name="preparation", daemon=True).start()
+
+    @property
+    def is_done(self) -> bool:
+        return self._down is None
+
+    def _finish(self) -> None:
+        while self._down is not None:
+            time.sleep(_RETRY_S)
+            try:
+                self._down = prepare_unless_down(self._settings)
+            except Exception as error:  # noqa: BLE001 - the next start reports it
+                self.failure = str(error)
+                return
+        log.info("prepared")
+
+
+def _prepared_unless_stopped(settings: Settings) -> str | None:
+    """Prepare the installation; on SIGTERM, clean up after an incomplete first start and exit."""
+    former = signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        return prepare_unless_down(settings)
+    finally:
+        signal.signal(signal.SIGTERM, former)
+
+
+class EngineGauges:
+    def __init__(self, registry: CollectorRegistry, engines: Callable[[], Mapping[str, bool]]) -> None:
+        self._engines = engines
+        self._up = Gauge("mauve_engine_up", "Whether an engine answers: 1 or 0", ["engine"], registry=registry)
+
+    def refresh(self) -> None:
+        """Ping every engine. Blocks while one does not answer."""
+        for name, is_up in self._engines().items():
+            self._up.labels(name).set(is_up)
 
 
 def main(run: Callable[[ChildConfig], Coroutine[Any, Any, None]]) -> None:

@@ -12,8 +12,19 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.server.child_protocol import HEARTBEAT, LOADER_HANGS, ChildConfig, ChildRole, Ready, Refused, Report
-from mauve.server.heartbeat import CHECK_EVERY_S, Heartbeat, open_stack_file, request_stacks
+from mauve.server.child_protocol import (
+    CHECK_EVERY_S,
+    HEARTBEAT,
+    LOADER_HANGS,
+    ChildConfig,
+    ChildRole,
+    Heartbeat,
+    Ready,
+    Refused,
+    Report,
+    open_stack_file,
+    request_stacks,
+)
 
 _MODULES: Final[Mapping[ChildRole, str]] = {
     "core": "mauve.server.core",

@@ -12,17 +12,22 @@ from mauve.query.answer_cache import AnswerCache
 from mauve.server.admin_socket import AdminSocket
 from mauve.server.api import open_api, ready_to_serve
 from mauve.server.app import OtherPaths
-from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, log_failure, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildConfig
-from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
-from mauve.server.heartbeat import LoadWatch
+from mauve.server.asgi_server import AsgiServer, RequestGuard
+from mauve.server.child import (
+    ENGINES_EVERY_S,
+    EngineGauges,
+    Preparation,
+    expose_metrics,
+    finished,
+    log_failure,
+    repeat,
+    serve_until_stopped,
+)
+from mauve.server.child_protocol import ChildConfig, LoadWatch
 from mauve.server.loader import end_turn, has_warehouse, start_loading
-from mauve.server.preparation import Preparation
-from mauve.server.request_guard import RequestGuard
 from mauve.server.scheduled_backups import BackupProcess, start_backups
 from mauve.web.health import Drain
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.ingest import ingest_parts
 from mauve.wiring.maintenance import drop_frozen
 from mauve.wiring.warehouse import open_load_parts
@@ -47,7 +52,7 @@ async def run(config: ChildConfig) -> None:
                 background += [
                     asyncio.create_task(write_stats_forever(ingest)),
                     asyncio.create_task(ingest.caps.refresh_forever()),
-                    asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked")),
+                    asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")),
                     *start_loading(settings, parts, loading),
                     *start_backups(settings, parts, backup := BackupProcess(settings), registry),
                 ]

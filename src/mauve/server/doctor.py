@@ -30,12 +30,12 @@ from mauve.wiring.bootstrap import (
     check_database_server,
     check_vault,
     connections_used,
+    control_parts,
     is_copy,
     schema_revisions,
 )
 from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, warehouse_place
 from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
-from mauve.wiring.control import control_parts
 from mauve.wiring.databases import open_load_ledger, stored_identity
 from mauve.wiring.log import check_log, described_losses, losses, lost_streams, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten

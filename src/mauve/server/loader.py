@@ -8,22 +8,25 @@ import structlog
 from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.load.lease import TRY_EVERY_S
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
 from mauve.server.admin_socket import AdminSocket
 from mauve.server.app import HealthApp, is_reachable
-from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildConfig, Ready
-from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
-from mauve.server.engine_gauges import EngineGauges
-from mauve.server.heartbeat import LoadWatch
-from mauve.server.preparation import Preparation
-from mauve.server.request_guard import RequestGuard
+from mauve.server.asgi_server import AsgiServer, RequestGuard
+from mauve.server.child import (
+    ENGINES_EVERY_S,
+    EngineGauges,
+    Preparation,
+    expose_metrics,
+    finished,
+    repeat,
+    serve_until_stopped,
+)
+from mauve.server.child_protocol import ChildConfig, LoadWatch, Ready
 from mauve.web.health import Drain
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader
 from mauve.wiring.maintenance import retention

@@ -18,7 +18,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.core.clock import Clock
 from mauve.maintenance.backup_schedule import (
     BackupState,

@@ -6,10 +6,17 @@ from prometheus_client import CollectorRegistry
 
 from mauve.ingest.plane import IngestPlane
 from mauve.ingest.stats import write_stats_forever
-from mauve.server.child import expose_metrics, finished, log_failure, repeat, serve_until_stopped
+from mauve.server.child import (
+    ENGINES_EVERY_S,
+    EngineGauges,
+    Preparation,
+    expose_metrics,
+    finished,
+    log_failure,
+    repeat,
+    serve_until_stopped,
+)
 from mauve.server.child_protocol import ChildConfig, Ready
-from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
-from mauve.server.preparation import Preparation
 from mauve.web.health import Drain
 from mauve.web.http1.listener import Listener
 from mauve.wiring.ingest import ingest_parts
@@ -26,7 +33,7 @@ async def run(config: ChildConfig) -> None:
         drain = Drain(settings.drain_s)
         plane = IngestPlane(parts, drain)
         gauges = EngineGauges(registry, plane.engines)
-        checking = asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked"))
+        checking = asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked"))
         await serve_until_stopped(
             Listener(
                 plane.answer,

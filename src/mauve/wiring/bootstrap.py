@@ -1,12 +1,17 @@
-"""Wires an installation: migrate its tables, create or check its master key and its identity."""
+"""Wires an installation: migrate its tables, check its master key and identity, open its control plane."""
 
 import hmac
 import secrets
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Final
 
+from mauve.access.uses import CredentialUses
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
+from mauve.control import ControlParts
+from mauve.core.clock import Clock, SystemClock
+from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.catalog.catalog import Catalog
@@ -17,7 +22,7 @@ from mauve.stores.sql.restored_mark import is_restored_copy, mark_original
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.stores.warehouse.server.schema import SCHEMA_VERSION
 from mauve.wiring.clickhouse import prepare_warehouse
-from mauve.wiring.cluster import has_servers, is_shared
+from mauve.wiring.cluster import check_owner, has_servers, is_shared, settle_owner
 from mauve.wiring.databases import (
     IDENTITY,
     MAINTENANCE_STATEMENT_S,
@@ -25,7 +30,6 @@ from mauve.wiring.databases import (
     open_ledger_database,
 )
 from mauve.wiring.log import prepare_log
-from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path, served_path
 from mauve.wiring.upgrade import upgrade
 
@@ -34,6 +38,21 @@ RESTORED_COPY: Final = (
     "the database at MAUVE_DATABASE_URL was restored or copied and is not reconciled with ClickHouse and NATS yet: "
     "stop every service and run 'mauve restore --servers', which is safe to repeat"
 )
+
+
+@contextmanager
+def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
+    """Open the parts of the control plane, on a prepared data directory."""
+    with closing(open_catalog_database(settings)) as database:
+        catalog = Catalog(database)
+        yield ControlParts(
+            catalog=catalog,
+            vault=open_vault(settings),
+            clock=clock or SystemClock(),
+            randomness=SystemRandomness(),
+            uses=CredentialUses(catalog.tokens, catalog.keys),
+            quotas=settings.quotas,
+        )
 
 
 def prepare(settings: Settings) -> None:

@@ -45,6 +45,7 @@ from mauve.stores.warehouse.server.server import address_from, open_for_maintena
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader
 from mauve.wiring.bootstrap import check_server, prepare_databases
 from mauve.wiring.clickhouse import holds_rows, is_on_server, note_server
+from mauve.wiring.cluster import check_owner, settle_owner
 from mauve.wiring.databases import (
     MAINTENANCE_STATEMENT_S,
     identity_of,
@@ -53,7 +54,6 @@ from mauve.wiring.databases import (
     open_load_ledger,
 )
 from mauve.wiring.log import check_log, has_local_log, open_log_reader, stream_readers
-from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, log_path, moved_path, warehouse_path
 from mauve.wiring.warehouse import open_load_parts
 

@@ -21,6 +21,7 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerPlaces
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.imports import source_of
+from mauve.stores.ledger import LoadLedger, LoadStep
 from mauve.stores.ledger.load_lease import SqlLeaseStore
 from mauve.stores.ledger.loading import SqlLoadLedger
 from mauve.stores.ledger.recovery import (
@@ -29,24 +30,23 @@ from mauve.stores.ledger.recovery import (
     skip_lost_records,
     unknown_imports,
 )
-from mauve.stores.log import MIXED_STREAM
+from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.sql.restored_mark import mark_original
 from mauve.stores.warehouse.server.backup import last_received_at, last_stored_numbers, recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress, address_from
 from mauve.wiring.bootstrap import prepare_databases, prepare_restored
 from mauve.wiring.clickhouse import prepare_warehouse
-from mauve.wiring.cluster import processes_connected
+from mauve.wiring.cluster import check_owner, processes_connected
 from mauve.wiring.databases import (
     MAINTENANCE_STATEMENT_S,
     open_catalog_database,
     open_ledger_database,
     open_load_ledger,
 )
-from mauve.wiring.history import open_server_imports
 from mauve.wiring.log import forget_streams, known_streams, open_log_reader, stream_readers
-from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
-from mauve.wiring.machine import check_owner
+from mauve.wiring.maintenance import open_server_imports
 
+ID_DAYS = 9  # how long ids are kept
 _CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that received the events
 _CLOSING_S_MAX: Final = 2.0  # until servers notice that a process has ended
 _TURN_S_MAX: Final = TTL_S + 1.0
@@ -54,6 +54,31 @@ _LOOK_EVERY_S: Final = 0.2
 _COUNTED_MAX: Final = 100_000  # records of a stream
 
 log = structlog.get_logger()
+
+
+def settle_lost_records(ledger: LoadLedger, reader: LogReader, address: ServerAddress, *, gives_up: bool) -> int:
+    """Refuse if the log begins after the positions, unless `gives_up`; return the number of messages given up.
+
+    Giving up moves the positions to the log's first record and drops an unfinished range, but not its stored rows. Ids
+    are rebuilt from stored rows, because a lost event that is sent again must count.
+    """
+    positions = ledger.positions()
+    lost = reader.lost_after(positions)
+    messages = sum(each.messages for each in lost.values())
+    if not lost:
+        return 0
+    if not gives_up:
+        raise MaintenanceRefusedError(
+            f"the log no longer holds {messages} message{'s' if messages > 1 else ''} of events that the backup lacks: "
+            "restore a newer backup, or older streams with 'nats stream restore', "
+            "or continue without them with 'mauve restore --servers --without-lost'"
+        )
+    recount_ids(address, SystemClock().now_ms() - ID_DAYS * DAY_MS)
+    before = {stream: positions.get(stream, 0) for stream in lost}
+    after = {stream: each.through for stream, each in lost.items()}
+    ledger.finish(LoadStep(after, positions_before=before))
+    log.error("log_records_given_up", messages=messages, streams=sorted(lost))
+    return messages
 
 
 class ReplacedStream(msgspec.Struct, frozen=True):

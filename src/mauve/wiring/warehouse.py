@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.close_days import DayCloser
@@ -25,6 +25,7 @@ from mauve.stores.warehouse.server.server import address_from, open_for_loading,
 from mauve.stores.warehouse.server.warehouse import ServerWarehouse
 from mauve.stores.warehouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.warehouse.warehouse_reader import ClickHouseWarehouseReader, ReadConnection
+from mauve.wiring.cluster import machine_of
 from mauve.wiring.databases import (
     open_catalog_database,
     open_lease_database,
@@ -32,7 +33,6 @@ from mauve.wiring.databases import (
     open_ledger_writer,
 )
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader, stream_readers
-from mauve.wiring.machine import machine_of
 from mauve.wiring.paths import warehouse_path
 
 

@@ -4,8 +4,8 @@ from starlette.responses import Response
 
 from mauve.access.passwords import CHARACTERS_MIN, matches, password_from
 from mauve.access.sessions import begin_session, is_expired
-from mauve.control.links import checked_hash
 from mauve.control.operator import RefusedError
+from mauve.control.people import checked_hash
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.sign_in import check_attempts
 from mauve.dashboard.rendering import page, see_other

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mauve.control.keys import list_keys
 from mauve.core.app import App
 from mauve.core.credential import KeyKind
 from mauve.core.problems import RejectionCode
@@ -129,7 +128,7 @@ def health_of(context: MemberContext, app: App, project: str, window: Window) ->
 
 
 def _has_publishable_key(context: MemberContext, app: App) -> bool:
-    return any(key.kind is KeyKind.PUBLISHABLE for key in list_keys(context.control, app))
+    return any(key.kind is KeyKind.PUBLISHABLE for key in context.control.catalog.keys.all_of(app.app_id))
 
 
 def health_from(counts: Sequence[IngestCount]) -> IngestHealth:

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from starlette.responses import Response
 
 from mauve.access.passwords import CHARACTERS_MIN, password_from
-from mauve.control import links
+from mauve.control import people as links
 from mauve.core.problems import Problem
 from mauve.dashboard.context import Context
 from mauve.dashboard.pages.sign_in import start_session
