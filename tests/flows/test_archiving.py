@@ -45,8 +45,9 @@ JSON = {"content-type": "application/json"}
 DELETE_DATA = """
 import sys
 from mauve.config import settings_from
-from mauve.server.admin_client import delete_projects
-assert delete_projects(settings_from({"MAUVE_DATA": sys.argv[1]}), sys.argv[2:]).events == 1
+from mauve.server.admin_client import store_operations
+with store_operations(settings_from({"MAUVE_DATA": sys.argv[1]})) as stores:
+    assert stores.delete_projects(sys.argv[2:]).events == 1
 """
 
 

@@ -23,7 +23,7 @@ _FDS = 4  # standard input, output and error, and a socket for the exit code
 # does not have.
 _IMPORTED_LATER = (
     *("alembic.command", "alembic.config", "psycopg", "nats.aio.client", "clickhouse_connect"),
-    *("mauve.wiring.bootstrap", "mauve.wiring.bootstrap", "mauve.server.doctor"),
+    *("mauve.wiring.bootstrap", "mauve.server.doctor"),
     *(f"mauve.cli.{name}" for name in ("app", "failures", "key", "org", "token", "user")),
 )
 

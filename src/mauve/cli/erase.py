@@ -34,7 +34,7 @@ def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None,
 
     USER is the value that your code sends as `user`. Billers have their own customer ids: erase those, too.
     """
-    from mauve.server.admin_client import erase_user as erase_from_stores  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import store_operations  # noqa: PLC0415 - slow to import
 
     if not user:
         raise UsageError("USER is empty: give the value that your code sends as user")
@@ -44,7 +44,8 @@ def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None,
     if project is None:
         raise UsageError("the app has no test environment: there is nothing to erase")
     confirm(f"Erase {user!r} from {found.name!r}? This cannot be undone.", yes=yes)
-    erased = erase_from_stores(settings_for(data), project, user)
+    with store_operations(settings_for(data)) as stores:
+        erased = stores.erase_user(project, user)
     print_result(erased, as_json=as_json, text=_summary(erased))
 
 

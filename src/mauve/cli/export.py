@@ -56,7 +56,7 @@ def export(
     when it is complete. The service may be running.
     """
     from mauve.maintenance.export import export as write_export  # noqa: PLC0415 - slow to import
-    from mauve.server.admin_client import export_events  # noqa: PLC0415
+    from mauve.server.admin_client import store_operations  # noqa: PLC0415
     from mauve.stores.export import Chosen  # noqa: PLC0415
     from mauve.wiring.maintenance import open_ledger_export  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def export(
     signal.signal(signal.SIGTERM, _stop)
     with (
         _output(format_, output, may_replace=force) as target,
-        export_events(settings) as events,
+        store_operations(settings) as events,
         closing(open_ledger_export(settings)) as ledger,
         shown_progress(as_json=as_json, format_total="{:,}".format) as progress,
     ):

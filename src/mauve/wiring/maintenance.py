@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -27,7 +27,6 @@ from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.sql.snapshot import SqliteSnapshot
 from mauve.stores.warehouse.chdb.connection import ChdbConnection
 from mauve.stores.warehouse.export import ClickHouseEventExport
-from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
 from mauve.stores.warehouse.maintenance import ChdbMaintenance, RowMaintenance
 from mauve.stores.warehouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
 from mauve.stores.warehouse.server.server import ServerAddress, address_from, open_for_maintenance
@@ -37,12 +36,14 @@ from mauve.wiring.log import open_log_reader
 from mauve.wiring.paths import (
     backup_drafts_path,
     catalog_path,
-    imported_rows_path,
     ledger_path,
     log_path,
     master_key_path,
     warehouse_path,
 )
+
+if TYPE_CHECKING:
+    from mauve.stores.warehouse.imports import ServerImports
 
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _forgotten: Final = msgspec.json.Decoder(Forgotten)
@@ -60,6 +61,8 @@ def open_import_ledger(settings: Settings) -> Iterator[ImportLedger]:
 @contextmanager
 def open_import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
     """Open the warehouse for imports: on a server, in the core, or while no service runs."""
+    from mauve.stores.warehouse.imports import EmbeddedImports  # noqa: PLC0415 - pyarrow is slow to import
+
     if settings.warehouse_url is None:
         with closing(ChdbConnection(warehouse_path(settings.data))) as connection:
             for statement in TABLES:
@@ -71,7 +74,9 @@ def open_import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
 
 
 @contextmanager
-def open_server_imports(address: ServerAddress) -> Iterator[ServerImports]:
+def open_server_imports(address: ServerAddress) -> Iterator["ServerImports"]:
+    from mauve.stores.warehouse.imports import ServerImports  # noqa: PLC0415 - pyarrow is slow to import
+
     with closing(open_for_maintenance(address)) as server:
         yield ServerImports(server, is_replicated=address.cluster is not None)
 
@@ -115,32 +120,18 @@ def _open_embedded_maintenance(data: Path) -> WarehouseMaintenance:
     return ChdbMaintenance(ChdbConnection(path), path)
 
 
-class OfflinePause:
-    """A pause without a service: no loader runs, and nothing else can release the frozen files."""
-
-    def __init__(self, warehouse: WarehouseMaintenance) -> None:
-        self.frozen = warehouse.freeze()
-
-    def resume(self) -> None:
-        pass
-
-    def release(self) -> None:
-        pass
-
-
 @contextmanager
 def offline_pause(settings: Settings) -> Iterator[LoaderPause]:
     """Freeze the warehouse while no service runs."""
     with closing(open_warehouse_maintenance(settings)) as warehouse:
         try:
-            yield OfflinePause(warehouse)
+            yield LoaderPause(warehouse.freeze(), lambda: None, lambda: None)
         finally:
             warehouse.thaw()
 
 
 def drop_frozen(settings: Settings) -> None:
-    """Remove the leftovers of an interrupted backup or import."""
-    shutil.rmtree(imported_rows_path(settings.data), ignore_errors=True)
+    """Remove the leftovers of an interrupted backup."""
     shutil.rmtree(backup_drafts_path(settings.data), ignore_errors=True)
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
 

@@ -61,8 +61,3 @@ def moved_path(path: Path) -> Path:
 def has_data(settings: Settings) -> bool:
     """Return whether there may be an installation: in the data directory, or on a server."""
     return settings.database_url is not None or catalog_path(settings.data).exists()
-
-
-def imported_rows_path(data: Path) -> Path:
-    """Return where `mauve import` leaves rows for the core, a file at a time."""
-    return data / "imports"

@@ -5,7 +5,7 @@ from http import HTTPStatus
 from starlette.responses import Response
 
 from mauve.access.passwords import CHARACTERS_MIN, password_from
-from mauve.control import people as links
+from mauve.control import people
 from mauve.core.problems import Problem
 from mauve.dashboard.context import Context
 from mauve.dashboard.pages.sign_in import start_session
@@ -15,14 +15,14 @@ from mauve.dashboard.rendering import page
 def show_setup(context: Context) -> Response:
     """Show the form if the link is valid. Opening the link does not use it up."""
     try:
-        links.find_setup_link(context.control, context.path["secret"])
+        people.find_setup_link(context.control, context.path["secret"])
     except Problem:
         return _invalid_link(context)
     return page(context, "set_up.html", characters_min=CHARACTERS_MIN)
 
 
 def set_up(context: Context) -> Response:
-    owner = links.make_first_owner(
+    owner = people.make_first_owner(
         context.control,
         context.path["secret"],
         context.field("organization"),
@@ -34,7 +34,7 @@ def set_up(context: Context) -> Response:
 
 def show_password(context: Context) -> Response:
     try:
-        _, holder = links.find_password_link(context.control, context.path["secret"])
+        _, holder = people.find_password_link(context.control, context.path["secret"])
     except Problem:
         return _invalid_link(context)
     organization = context.control.catalog.organizations.find(holder.org_id)
@@ -43,7 +43,7 @@ def show_password(context: Context) -> Response:
 
 def set_password(context: Context) -> Response:
     password = password_from(context.field("password"))
-    holder = links.set_password(context.control, context.path["secret"], password)
+    holder = people.set_password(context.control, context.path["secret"], password)
     return start_session(context, holder.user_id)
 
 
