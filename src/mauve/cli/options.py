@@ -82,9 +82,9 @@ def open_existing(data: Path | None) -> Iterator["ControlParts"]:
 @contextmanager
 def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
     """Open the control plane's parts, and create the data directory if it is missing."""
-    from mauve.wiring.bootstrap import control_parts, prepare_for_command  # noqa: PLC0415 - slow to import
+    from mauve.wiring.bootstrap import control_parts, prepare  # noqa: PLC0415 - slow to import
 
-    prepare_for_command(settings)
+    prepare(settings, needs_every_server=False)  # Only the catalog is needed.
     with control_parts(settings) as parts:
         yield parts
 

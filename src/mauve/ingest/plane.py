@@ -28,7 +28,7 @@ from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.browser_client import browser_client_reply, is_browser_client_path
 from mauve.web.compression import inflated, too_large
 from mauve.web.envelopes import data_reply, wrong_method
-from mauve.web.health import Drain, drain_state, health, readiness
+from mauve.web.health import PROBE_PATHS, Drain, Probes
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 from mauve.web.parameters import with_unknown_hint
 
@@ -48,7 +48,7 @@ def _undecorated(reply: Reply) -> Reply:
 class IngestPlane:
     def __init__(self, parts: IngestParts, drain: Drain | None = None) -> None:
         self._parts = parts
-        self._drain = drain or Drain()
+        self._probes = Probes(self.engines, drain or Drain())
         self._body_rules = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.should_evict)
         self._webhooks = WebhookEndpoint(parts)
 
@@ -79,19 +79,12 @@ class IngestPlane:
                 return PREFLIGHT if request.method == "OPTIONS" else with_cors(wrong_method("POST"))
             case "/v1/objects":
                 return wrong_method("POST")
-            case "/healthz" | "/drainz" | "/readyz":
-                return self._answer_probe(request)
+            case path if path in PROBE_PATHS:
+                return self._probes.answer(request.method, path)
             case path if is_webhook_path(path):
                 return wrong_method("POST")
             case _:
                 return _answer_outside(request)
-
-    def _answer_probe(self, request: OpenRequest) -> Reply:
-        if request.path == "/healthz":
-            return health(request.method)
-        if request.path == "/drainz":
-            return drain_state(request.method, is_draining=self._drain.is_on)
-        return readiness(request.method, self.engines(), is_draining=self._drain.is_on)
 
     async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration = _undecorated) -> Reply:
         try:

@@ -37,7 +37,7 @@ from mauve.stores.limits.read_meter import Throttle, Throttled
 from mauve.stores.published import PublishedKey, PublishedOrganization
 from mauve.web.compression import too_large
 from mauve.web.envelopes import control_reply, data_reply, wrong_method
-from mauve.web.health import drain_state, health, readiness
+from mauve.web.health import DRAINING, UP, readiness
 from mauve.web.messages import JSON, Reply, json_reply
 
 Schema = Mapping[str, Any]
@@ -327,8 +327,8 @@ def _control_responses(label: str, route: ControlRoute) -> Iterator[Response]:
 # The service
 
 _ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "keys": True, "log": True}
-_READY: Final = readiness("GET", _ENGINES, backlog_bytes=0, load_lag_ms=180)
-_NOT_READY: Final = readiness("GET", {**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200)
+_READY: Final = readiness(_ENGINES, backlog_bytes=0, load_lag_ms=180)
+_NOT_READY: Final = readiness({**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200)
 
 
 def _static(body: bytes, headers: Mapping[str, str], type_: str = "string") -> tuple[Response, ...]:
@@ -347,11 +347,11 @@ RESPONSES: Final[Mapping[str, tuple[Response, ...]]] = {
         for label, route in ((f"{route.method} {route.path}", route) for route in CONTROL_ROUTES)
     },
     "POST /v1/webhooks/{provider}/{project_id}": _DELIVERIES,
-    "GET /healthz": (Response("up", health("GET"), ref("Health")), _wrong_method("GET")),
+    "GET /healthz": (Response("up", UP, ref("Health")), _wrong_method("GET")),
     "GET /drainz": (
-        Response("up", drain_state("GET", is_draining=False), ref("Health")),
+        Response("up", UP, ref("Health")),
         _wrong_method("GET"),
-        Response("draining", drain_state("GET", is_draining=True), ref("Drain")),
+        Response("draining", DRAINING, ref("Drain")),
     ),
     "GET /readyz": (
         Response("ready", _READY, ref("Readiness")),

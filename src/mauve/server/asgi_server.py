@@ -9,13 +9,14 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Final
 
 from granian.constants import HTTPModes, Interfaces
 from granian.http import HTTP1Settings
 from granian.server.embed import Server
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mauve.config import Settings
 from mauve.control.plane import is_control_path
 from mauve.core.problems import Code, Problem
 from mauve.overload.per_address import PerAddress
@@ -88,18 +89,13 @@ def _closing(reply: Reply) -> Reply:
 
 
 class AsgiServer:
-    def __init__(
-        self,
-        app: Any,  # noqa: ANN401 - an application of the given interface
-        address: tuple[str, int],
-        interface: Interfaces = Interfaces.ASGINL,
-    ) -> None:
-        self._host, self._port = address
+    def __init__(self, app: ASGIApp, settings: Settings, drain: Drain) -> None:
+        self._host, self._port = settings.host, settings.port
         self._server = Server(
-            app,
+            RequestGuard(app, settings.connections_per_address, drain),
             address=self._host,
             port=self._port,
-            interface=interface,
+            interface=Interfaces.ASGINL,
             backlog=BACKLOG,
             backpressure=CONNECTIONS_MAX,
             http1_settings=HTTP1Settings(

@@ -92,7 +92,7 @@ class ChildProcess:
                 task.cancel()
         self._stacks.close()
 
-    def stop_at_once(self) -> None:
+    def cut_drain_short(self) -> None:
         """Tell a stopping child not to wait for clients to move. Requests in flight are still answered."""
         assert self.process.stdin is not None  # noqa: S101 - requested above
         self.process.stdin.close()

@@ -29,14 +29,13 @@ from mauve.wiring.bootstrap import (
     RESTORED_COPY,
     check_database_server,
     check_vault,
-    connections_used,
     control_parts,
     is_copy,
     schema_revisions,
 )
 from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, warehouse_place
 from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
-from mauve.wiring.databases import open_load_ledger, stored_identity
+from mauve.wiring.databases import open_catalog_database, open_load_ledger, stored_identity
 from mauve.wiring.log import check_log, described_losses, losses, lost_streams, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import catalog_path, has_data, master_key_path
@@ -325,7 +324,8 @@ def _disk(settings: Settings) -> Finding:
 
 
 def _connections(settings: Settings) -> Finding:
-    used, allowed = connections_used(settings)
+    with closing(open_catalog_database(settings)) as database:
+        used, allowed = database.connections()
     detail = f"{used} of {allowed} connections to PostgreSQL in use by all programs"
     advice = "raise PostgreSQL's max_connections, or stop other programs that connect to it"
     return Finding("connections", used <= _CONNECTIONS_SHARE_MAX * allowed, detail, advice)

@@ -55,12 +55,31 @@ def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[Co
         )
 
 
-def prepare(settings: Settings) -> None:
+def prepare(settings: Settings, *, needs_every_server: bool = True, may_be_copy: bool = False) -> None:
     """Make the data directory private, give it a master key, and migrate its tables to this release.
 
-    Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached.
+    Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached. Without
+    `needs_every_server`, those for events may be down. With `may_be_copy`, the database may be a restored copy that is
+    not reconciled yet.
     """
-    _prepare(settings, needs_every_server=True)
+    identity, is_new = _prepare_databases(settings)
+    try:
+        with closing(open_catalog_database(settings)) as database:
+            if not may_be_copy:
+                _refuse_restored_copy(settings, database)
+            installation = Catalog(database).installation
+            check_owner(settings, installation)
+            # The warehouse first: if it has to be moved, nothing else may have changed.
+            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                prepare_warehouse(settings, identity, installation)
+            if needs_every_server or settings.stream_url is None:
+                prepare_log(settings, identity, installation)
+            if needs_every_server:
+                settle_owner(settings, installation)
+    except BaseException:
+        if is_new:
+            _remove_databases(settings)  # A refused or interrupted start must leave nothing to move.
+        raise
 
 
 def prepare_unless_down(settings: Settings) -> str | None:
@@ -98,37 +117,6 @@ def _served_note(settings: Settings) -> bytes:
     noted = "\n".join("" if url is None else url.reveal() for url in urls) + "\n".join(versions)
     key = "" if settings.master_key is None else settings.master_key.reveal()
     return hmac.digest(key.encode(), noted.encode(), "sha256").hex().encode() + b"\n"
-
-
-def prepare_restored(settings: Settings) -> None:
-    """Like `prepare`, for a database that was restored from a dump and is not reconciled yet."""
-    _prepare(settings, needs_every_server=True, may_be_copy=True)
-
-
-def prepare_for_command(settings: Settings) -> None:
-    """Like `prepare`, for a command that changes only the catalog: the servers for events may be down."""
-    _prepare(settings, needs_every_server=False)
-
-
-def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool = False) -> None:
-    identity, is_new = _prepare_databases(settings)
-    try:
-        with closing(open_catalog_database(settings)) as database:
-            if not may_be_copy:
-                _refuse_restored_copy(settings, database)
-            installation = Catalog(database).installation
-            check_owner(settings, installation)
-            # The warehouse first: if it has to be moved, nothing else may have changed.
-            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                prepare_warehouse(settings, identity, installation)
-            if needs_every_server or settings.stream_url is None:
-                prepare_log(settings, identity, installation)
-            if needs_every_server:
-                settle_owner(settings, installation)
-    except BaseException:
-        if is_new:
-            _remove_databases(settings)  # A refused or interrupted start must leave nothing to move.
-        raise
 
 
 def _refuse_restored_copy(settings: Settings, catalog: Database) -> None:
@@ -205,12 +193,6 @@ def check_database_server(settings: Settings) -> None:
     if settings.database_url is not None:
         with closing(open_catalog_database(settings)) as database:
             check_server(database)
-
-
-def connections_used(settings: Settings) -> tuple[int, int]:
-    """Return the number of connections to the PostgreSQL server, and its limit."""
-    with closing(open_catalog_database(settings)) as database:
-        return database.connections()
 
 
 def check_server(database: Database) -> None:

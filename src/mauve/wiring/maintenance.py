@@ -64,9 +64,7 @@ def open_import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
     from mauve.stores.warehouse.imports import EmbeddedImports  # noqa: PLC0415 - pyarrow is slow to import
 
     if settings.warehouse_url is None:
-        with closing(ChdbConnection(warehouse_path(settings.data))) as connection:
-            for statement in TABLES:
-                connection.run(statement)
+        with closing(open_embedded_warehouse(settings)) as connection:
             yield EmbeddedImports(connection)
         return
     with open_server_imports(address_from(settings.warehouse_url)) as warehouse:
@@ -85,10 +83,15 @@ def open_event_export(settings: Settings) -> EventExport:
     """Open the warehouse for an export: on a server, in the core, or while no service runs."""
     if settings.warehouse_url is not None:
         return ClickHouseEventExport(open_for_maintenance(address_from(settings.warehouse_url)))
+    return ClickHouseEventExport(open_embedded_warehouse(settings))
+
+
+def open_embedded_warehouse(settings: Settings) -> ChdbConnection:
+    """Open the warehouse with its tables, in the process that loads or while no service runs."""
     connection = ChdbConnection(warehouse_path(settings.data))
     for statement in TABLES:  # It may open before the loader does.
         connection.run(statement)
-    return ClickHouseEventExport(connection)
+    return connection
 
 
 def open_ledger_export(settings: Settings) -> LedgerExport:

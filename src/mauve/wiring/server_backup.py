@@ -34,7 +34,7 @@ from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.sql.restored_mark import mark_original
 from mauve.stores.warehouse.server.backup import last_received_at, last_stored_numbers, recount_ids
 from mauve.stores.warehouse.server.server import ServerAddress, address_from
-from mauve.wiring.bootstrap import prepare_databases, prepare_restored
+from mauve.wiring.bootstrap import prepare, prepare_databases
 from mauve.wiring.clickhouse import prepare_warehouse
 from mauve.wiring.cluster import check_owner, processes_connected
 from mauve.wiring.databases import (
@@ -131,7 +131,7 @@ def reconcile(
     elif not gives_up_waiting:
         streams.refuse_waiting()
     replaced = _replace_lost(settings, address, streams)
-    prepare_restored(settings)
+    prepare(settings, may_be_copy=True)
     undone = _undo_unknown_imports(settings, address)
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         given_up = settle_lost_records(SqlLoadLedger(database), log, address, gives_up=without_lost)
