@@ -16,7 +16,7 @@ from mauve.core.window import period_of
 from mauve.ingest import IngestParts, accept, rules
 from mauve.ingest.accept import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_reply
-from mauve.ingest.hints import NO_HINTS, Hints, with_credential_hint, with_hints
+from mauve.ingest.hints import NO_HINTS, Hints, credential_hint
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
@@ -39,10 +39,6 @@ Handler = Callable[[OpenRequest], Awaitable[Reply]]
 Decoration = Callable[[Reply], Reply]  # applied to every refusal and hint of a path
 
 log = structlog.get_logger()
-
-
-def _undecorated(reply: Reply) -> Reply:
-    return reply
 
 
 class IngestPlane:
@@ -83,17 +79,20 @@ class IngestPlane:
                 return self._probes.answer(request.method, path)
             case path if is_webhook_path(path):
                 return wrong_method("POST")
-            case _:
-                return _answer_outside(request)
+            case path if is_browser_client_path(path):
+                return browser_client_reply(request)
+            case path:
+                return data_reply(unknown_webhook() if path.startswith(WEBHOOKS) else unknown_path())
 
-    async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration = _undecorated) -> Reply:
+    async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration | None = None) -> Reply:
         try:
             reply = await handle(request)
             if not request.query:
                 return reply
         except Exception as error:  # noqa: BLE001 - every request is answered
             reply = self._failure(request, error)
-        return decorate(with_unknown_hint(reply, request.query))
+        reply = with_unknown_hint(reply, request.query)
+        return reply if decorate is None else decorate(reply)
 
     def _failure(self, request: OpenRequest, error: BaseException) -> Reply:
         """Return the reply to a request that failed, and count it."""
@@ -122,7 +121,7 @@ class IngestPlane:
         counters.failed += problem.code is Code.NOT_STORED
         reply = data_reply(problem)
         if problem.code is Code.UNAUTHORIZED and not is_webhook_path(request.path):
-            return with_credential_hint(reply, request.header("authorization"))
+            return reply.with_headers(credential_hint(request.header("authorization")))
         return reply
 
     async def _events(self, request: OpenRequest) -> Reply:
@@ -318,14 +317,7 @@ class IngestPlane:
             return reply
         for word, count in hints.words.items():
             self._parts.counters.project_stats[key.public_id, word] += count
-        return with_hints(reply, hints)
-
-
-def _answer_outside(request: OpenRequest) -> Reply:
-    """Answer a path that is not one of the plane's own."""
-    if is_browser_client_path(request.path):
-        return browser_client_reply(request)
-    return data_reply(unknown_webhook() if request.path.startswith(WEBHOOKS) else unknown_path())
+        return reply.with_headers(hints.headers)
 
 
 def _check_type(request: OpenRequest) -> None:

@@ -23,7 +23,7 @@ from mauve.core.window import Window, period_ends_at
 from mauve.ingest import accept, rules, wire
 from mauve.ingest import plane as ingest
 from mauve.ingest.accept import PREFLIGHT, with_cors
-from mauve.ingest.hints import with_credential_hint, with_hints
+from mauve.ingest.hints import credential_hint
 from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
 from mauve.ingest.webhooks import endpoint as webhook
 from mauve.ingest.wire import ITEMS_MAX
@@ -136,7 +136,7 @@ def _objects(*items: object) -> rules.ObjectsVerdict:
 
 def _batch(name: str, verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
     """Return the response to a batch that the rules have checked."""
-    reply = with_hints(accept.reply(verdict.item_count, verdict.rejections, JSON), verdict.hints)
+    reply = accept.reply(verdict.item_count, verdict.rejections, JSON).with_headers(verdict.hints.headers)
     is_accepted = len(verdict.rejections) < verdict.item_count
     return Response(name, reply, ref("IngestResult" if is_accepted else "BatchRefused"))
 
@@ -148,7 +148,7 @@ def _one_or_many(*names: str) -> Schema:
 
 def _unauthorized() -> Response:
     error = _error(unauthorized())
-    return replace(error, reply=with_credential_hint(error.reply, None))
+    return replace(error, reply=error.reply.with_headers(credential_hint(None)))
 
 
 _BATCH_ERRORS: Final = (

@@ -106,16 +106,16 @@ def _after_failure(parts: QueryParts, batch: QuestionBatch, error: Exception) ->
         log.error("read_failed", metric=batch.metric.name, exc_info=error)
     now_ms = parts.clock.now_ms()
     known = {question.key: _last_known(parts, question) for question in batch.questions}
-    return {key: _stale(answer, now_ms) for key, answer in known.items() if answer is not None}
+    return {
+        key: answer._replace(freshness=Freshness.STALE, age_s=max(0, now_ms - answer.read_at) // 1000)
+        for key, answer in known.items()
+        if answer is not None
+    }
 
 
 def _last_known(parts: QueryParts, question: Question) -> Answer | None:
     found = (parts.cache.find(question.key), find_recent(parts, question))
     return max((answer for answer in found if answer is not None), key=attrgetter("read_at"), default=None)
-
-
-def _stale(answer: Answer, now_ms: int) -> Answer:
-    return answer._replace(freshness=Freshness.STALE, age_s=max(0, now_ms - answer.read_at) // 1000)
 
 
 def _read_stores(parts: QueryParts, organization: str, batch: QuestionBatch, keep: Keep) -> dict[str, Answer]:

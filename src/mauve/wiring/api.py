@@ -35,11 +35,9 @@ from mauve.stores.ledger.payment_list import PaymentReader
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.subscription_list import SubscriptionReader
 from mauve.stores.ledger.usage import UsageReader
-from mauve.stores.limits.read_meter import ReadMeter
 from mauve.stores.limits.read_meter_file import SqliteReadMeter
 from mauve.stores.limits.read_meter_sql import SqlReadMeter
 from mauve.stores.limits.token_buckets import SqlTokenBuckets
-from mauve.stores.sql.database import Database
 from mauve.stores.warehouse import WarehouseReader
 from mauve.urls import http_url
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
@@ -64,7 +62,12 @@ def query_parts(
     with (
         closing(open_ledger_database(settings)) as database,
         closing(open_catalog_database(settings)) as catalog,
-        closing(open_read_meter(settings, catalog)) as meter,
+        # A broken local file must not make metrics unavailable. On a server, uncounted reads could be many.
+        closing(
+            SqlReadMeter(catalog)
+            if settings.database_url
+            else FailOpenMeter(SqliteReadMeter(read_meter_path(settings.data)))
+        ) as meter,
         closing(Admissions(_ADMITTERS, settings.catalog_timeout_s)) as admissions,
         closing(SingleFlight("read-warehouse", _READERS, settings.read_s_max)) as warehouse_flights,
         closing(SingleFlight("read-ledger", _READERS, settings.read_s_max)) as ledger_flights,
@@ -83,16 +86,6 @@ def query_parts(
             uses=uses,
             is_loading_behind=is_loading_behind,
         )
-
-
-def open_read_meter(settings: Settings, catalog: Database) -> ReadMeter:
-    """Open the meter that counts reads: shared with other machines, or a file that is created on first use.
-
-    A broken local file must not make metrics unavailable. On a server, uncounted reads could be many.
-    """
-    if settings.database_url is not None:
-        return SqlReadMeter(catalog)
-    return FailOpenMeter(SqliteReadMeter(read_meter_path(settings.data)))
 
 
 @contextmanager

@@ -87,7 +87,7 @@ async def ingest_parts(
                     log=log,
                     ledger=ledger,
                     has_room=lambda: settings.database_url is not None or has_room(settings.data),
-                    publishable_limits=PublishableLimits.of_rates(
+                    publishable_limits=PublishableLimits(
                         settings.publishable_events_per_s, settings.publishable_bytes_per_s, share_use
                     ),
                     vault=vault,

@@ -150,12 +150,11 @@ class Connection(asyncio.BufferedProtocol):
         reader = self._reader
         if reader.receiving is not None and not reader.discarding:
             reader.receiving.check_deadline(self._shared.now_s)
-        elif self._shared.now_s >= self._deadline_s or self._has_lingered():
+            return
+        has_lingered = self._shared.now_s >= self._linger_ends_s and not self._transport.get_write_buffer_size()
+        if self._shared.now_s >= self._deadline_s or has_lingered:
             self._deadline_s = self._linger_ends_s = _NEVER
             self._transport.abort()
-
-    def _has_lingered(self) -> bool:
-        return self._shared.now_s >= self._linger_ends_s and not self._transport.get_write_buffer_size()
 
     @property
     def waits_since_s(self) -> float:
