@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
@@ -74,25 +75,25 @@ async def write_stats_forever(parts: "IngestParts") -> None:
 async def write_stats(parts: "IngestParts") -> None:
     """Add the counts since the last call to the ledger; if that fails, keep them for the next call."""
     counted, parts.counters.project_stats = parts.counters.project_stats, Counter()
-    if not counted:
-        return
-    now_ms = parts.clock.now_ms()
-    try:
-        await parts.ledger.record(Entry(ingest_stats=IngestStats(today_at(now_ms).isoformat(), now_ms, counted)))
-    except StoreUnavailableError as error:
+    if not await _record(parts, today_at, counted):
         parts.counters.project_stats.update(counted)
-        log.warning("arrivals_not_noted", reason=str(error), advice=f"trying again in {_EVERY_S} s")
 
 
 async def write_key_uses(parts: "IngestParts") -> None:
     """Write which keys were used since the last call; if that fails, keep them for the next call."""
     used, parts.counters.used_keys = parts.counters.used_keys, {}
-    if not used:
-        return
-    now_ms = parts.clock.now_ms()
     words = {(public_id, f"{KEY_USED}:{key_id}"): 1 for key_id, public_id in used.items()}
-    try:
-        await parts.ledger.record(Entry(ingest_stats=IngestStats(month_start_at(now_ms).isoformat(), now_ms, words)))
-    except StoreUnavailableError as error:
+    if not await _record(parts, month_start_at, words):
         parts.counters.used_keys = used | parts.counters.used_keys
-        log.warning("key_uses_not_noted", reason=str(error), advice="trying again with the next ones")
+
+
+async def _record(parts: "IngestParts", day_at: Callable[[int], date], words: Mapping[ProjectAndWord, int]) -> bool:
+    """Record the words under a day; return whether that succeeded."""
+    now_ms = parts.clock.now_ms()
+    try:
+        if words:
+            await parts.ledger.record(Entry(ingest_stats=IngestStats(day_at(now_ms).isoformat(), now_ms, words)))
+    except StoreUnavailableError as error:
+        log.warning("ingest_stats_not_written", reason=str(error), advice="retrying with the next ones")
+        return False
+    return True

@@ -9,7 +9,7 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
@@ -20,7 +20,7 @@ from mauve.metrics.questions import Question, QuestionBatch
 from mauve.query import QueryParts
 from mauve.query.answer_cache import Answer, Freshness, is_fresh
 from mauve.query.read import rows_by_project
-from mauve.query.single_flight import ReadersBusyError
+from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
@@ -29,6 +29,8 @@ _BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # for all answers of one read; the l
 _LATEST_BEFORE: Final = timedelta(days=7)  # How far back the list of arrivals reaches.
 _LATEST_AFTER: Final = timedelta(days=1)  # The clock may have been set back.
 _UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -197,20 +199,20 @@ async def latest_events(parts: QueryParts, project: str, events_max: int) -> lis
     today = today_at(parts.clock.now_ms())
     window = Window(today - _LATEST_BEFORE, today + _LATEST_AFTER)
     read = partial(parts.stores.warehouse.latest_events, project, window, events_max)
-    key = ("latest", project, events_max)
-    try:
-        return await parts.warehouse_flights.join(_paying_organization(parts, project), key, read)
-    except _UNAVAILABLE:
-        raise cannot_be_read() from None
+    return await _latest(parts, parts.warehouse_flights, project, read)
 
 
 async def latest_payments(parts: QueryParts, project: str, payments_max: int) -> list[ReceivedPayment]:
     """Read the payments that arrived last, as `latest_events` reads events."""
-    first_day = today_at(parts.clock.now_ms()) - _LATEST_BEFORE
-    read = partial(parts.stores.ledger.latest_payments, project, midnight_ms(first_day), payments_max)
-    key = ("latest payments", project, payments_max)
+    first_ms = midnight_ms(today_at(parts.clock.now_ms()) - _LATEST_BEFORE)
+    read = partial(parts.stores.ledger.latest_payments, project, first_ms, payments_max)
+    return await _latest(parts, parts.ledger_flights, project, read)
+
+
+async def _latest(parts: QueryParts, flights: SingleFlight, project: str, read: "partial[T]") -> T:
+    key = ("latest", project, read.args[-1])
     try:
-        return await parts.ledger_flights.join(_paying_organization(parts, project), key, read)
+        return await flights.join(_paying_organization(parts, project), key, read)
     except _UNAVAILABLE:
         raise cannot_be_read() from None
 

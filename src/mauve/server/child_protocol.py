@@ -27,7 +27,7 @@ from mauve.config import Settings, settings_from
 
 HEARTBEAT_EVERY_S: Final = 1.0
 CHECK_EVERY_S: Final = 1.0
-# A longer gap means that the supervisor itself was suspended, so the child is not at fault.
+# A longer gap means that this process itself was suspended, so the watched work is not at fault.
 _GAP_S_MAX: Final = 2 * CHECK_EVERY_S
 
 _DUMP_SIGNAL: Final = signal.SIGQUIT  # The warehouse engine uses SIGUSR1 and SIGUSR2.
@@ -40,47 +40,28 @@ HEARTBEAT: Final = b".\n"  # The event loop is alive.
 LOADER_HANGS: Final = b"!\n"  # The event loop is alive, but a load step hangs.
 
 
-class Heartbeat:
-    """The heartbeat of one child, from the moment it is ready: startup has no time limit."""
-
-    def __init__(self, hang_s: float) -> None:
-        self._hang_s = hang_s  # 0: never
-        self._silent_s = 0.0
-
-    @property
-    def silent_s(self) -> float:
-        return self._silent_s
-
-    def beat(self) -> None:
-        self._silent_s = 0.0
-
-    def has_stopped(self, passed_s: float) -> bool:
-        """Return whether the child hangs, given the time since the last check."""
-        self._silent_s += min(passed_s, _GAP_S_MAX)
-        return 0 < self._hang_s <= self._silent_s
-
-
-class LoadWatch:
-    """Detects a hung loader in this process. `work` identifies its current work; None if it is idle."""
+class Watchdog:
+    """Detects work that makes no progress. `progress` changes with every step; None if there is nothing to do."""
 
     def __init__(
-        self, hang_s: float, work: Callable[[], int | None], monotonic: Callable[[], float] = time.monotonic
+        self, hang_s: float, progress: Callable[[], int | None], monotonic: Callable[[], float] = time.monotonic
     ) -> None:
-        self._heartbeat = Heartbeat(hang_s)
-        self._work = work
+        self._hang_s = hang_s  # 0: never
+        self._progress = progress
         self._monotonic = monotonic
-        self._last_work: int | None = None
+        self._last = progress()
         self._checked_at = monotonic()
+        self.silent_s = 0.0
 
     def is_hung(self) -> bool:
-        """Check once a second. Time in which the process was suspended does not count."""
-        work, now = self._work(), self._monotonic()
+        """Check once a second. Time in which this process was suspended does not count."""
+        progress, now = self._progress(), self._monotonic()
         passed_s, self._checked_at = now - self._checked_at, now
-        if work is None or work != self._last_work:
-            self._last_work = work
-            self._heartbeat.beat()
+        if progress is None or progress != self._last:
+            self._last, self.silent_s = progress, 0.0
             return False
-        return self._heartbeat.has_stopped(passed_s)
+        self.silent_s += min(passed_s, _GAP_S_MAX)
+        return 0 < self._hang_s <= self.silent_s
 
 
 def dump_stacks_on_signal(descriptor: int) -> None:

@@ -10,7 +10,7 @@ from mauve.server.api import open_api, ready_to_serve
 from mauve.server.app import OtherPaths
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import Child
-from mauve.server.child_protocol import LoadWatch
+from mauve.server.child_protocol import Watchdog
 from mauve.server.loader import has_warehouse, loading_jobs, release_lease
 from mauve.server.scheduled_backups import BackupProcess, backup_jobs
 from mauve.web.health import Drain
@@ -45,7 +45,7 @@ async def run(child: Child) -> None:
                     ready=ready,
                     log_writer=ingest.log,
                     on_stop=lambda: _end_work(loading, backup),
-                    is_loader_hung=LoadWatch(settings.load_hang_s, loading.work).is_hung,
+                    is_loader_hung=Watchdog(settings.load_hang_s, loading.work).is_hung,
                 )
                 await admin_socket.close()
                 await child.finish()

@@ -16,7 +16,7 @@ from mauve.server.admin_socket import AdminSocket
 from mauve.server.app import ProbesApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
 from mauve.server.child import Child, repeat
-from mauve.server.child_protocol import LoadWatch
+from mauve.server.child_protocol import Watchdog
 from mauve.web.health import Probes
 from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.databases import open_load_ledger
@@ -65,7 +65,7 @@ async def run(child: Child) -> None:
             AsgiServer(ProbesApp(Probes(engines, child.drain, loading.status)), settings, child.drain),
             engines,
             on_stop=lambda: release_lease(loading),
-            is_loader_hung=LoadWatch(settings.load_hang_s, loading.work).is_hung,
+            is_loader_hung=Watchdog(settings.load_hang_s, loading.work).is_hung,
         )
         await admin_socket.close()
         await child.finish()
