@@ -669,7 +669,7 @@ class TestHealth:
         ledger.execute("ALTER TABLE arrivals RENAME TO elsewhere")
         with capture_logs() as logs:
             note()
-        assert [each["event"] for each in logs] == ["arrivals_not_noted"]
+        assert [each["event"] for each in logs] == ["ingest_stats_not_written"]
         assert "not available right now" in text_of(viewer.open(f"{own}/events"))
         ledger.execute("ALTER TABLE elsewhere RENAME TO arrivals")
         ledger.close()
