@@ -125,7 +125,7 @@ class IngestPlane:
         return reply
 
     async def _events(self, request: OpenRequest) -> Reply:
-        """Accept events whose body has yet to arrive, or that have to wait for their turn."""
+        """Accept events whose body has yet to arrive, or that wait for other requests."""
         received_at = self._parts.clock.now_ms()
         key = self._sender_of(request, received_at)
         try:

@@ -102,14 +102,14 @@ def has_servers(settings: Settings) -> bool:
 def loading_now(settings: Settings, clock: Clock) -> Loading:
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         leases = SqlLeaseStore(database)
-        turn, renewed_s_ago = leases.current(), max(0.0, leases.renewed_s_ago(TTL_S))
+        lease, renewed_s_ago = leases.current(), max(0.0, leases.renewed_s_ago(TTL_S))
         oldest = oldest_waiting_at(SqlLoadLedger(database), stream_readers(settings, log))
     waiting_s = 0.0 if oldest is None else max(0.0, (clock.now_us() - oldest) / 1_000_000)
-    if turn is None:
+    if lease is None:
         return Loading(None, is_this=False, renewed_s_ago=renewed_s_ago, waiting_s=waiting_s)
     path = machine_path(settings.data)
-    is_this = path.exists() and path.read_text().strip() == turn.holder
-    return Loading(turn.holder, is_this=is_this, renewed_s_ago=renewed_s_ago, waiting_s=waiting_s)
+    is_this = path.exists() and path.read_text().strip() == lease.holder
+    return Loading(lease.holder, is_this=is_this, renewed_s_ago=renewed_s_ago, waiting_s=waiting_s)
 
 
 def processes_connected(settings: Settings) -> list[str]:

@@ -49,7 +49,7 @@ from mauve.wiring.maintenance import open_server_imports
 ID_DAYS = 9  # how long ids are kept
 _CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that received the events
 _CLOSING_S_MAX: Final = 2.0  # until servers notice that a process has ended
-_TURN_S_MAX: Final = TTL_S + 1.0
+_LEASE_S_MAX: Final = TTL_S + 1.0
 _LOOK_EVERY_S: Final = 0.2
 _COUNTED_MAX: Final = 100_000  # records of a stream
 
@@ -147,12 +147,12 @@ def reconcile(
 
 def _refuse_while_served(settings: Settings) -> None:
     """Refuse while a process is connected. A lease in the dump expires unless its loader is running."""
-    gives_up_at = time.monotonic() + _TURN_S_MAX
+    gives_up_at = time.monotonic() + _LEASE_S_MAX
     with closing(open_ledger_database(settings)) as database:
-        while (turn := SqlLeaseStore(database).current()) is not None:
+        while (lease := SqlLeaseStore(database).current()) is not None:
             if time.monotonic() > gives_up_at:
                 raise MaintenanceRefusedError(
-                    f"the machine {turn.holder} is loading: stop every service, and run this again"
+                    f"the machine {lease.holder} is loading: stop every service, and run this again"
                 )
             time.sleep(_LOOK_EVERY_S)
     gives_up_at = time.monotonic() + _CLOSING_S_MAX
