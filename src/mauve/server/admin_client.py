@@ -136,11 +136,11 @@ class CoreConnection:
         """Send a request and return the reply, encoded."""
         try:
             self._connection.sendall(framed(Request(name, msgspec.Raw(encode(arguments)))))
-            size = self._replies.read(LENGTH_BYTES)
-            content = self._replies.read(int.from_bytes(size))
+            size = int.from_bytes(self._replies.read(LENGTH_BYTES))
+            content = self._replies.read(size)
         except OSError:
-            content = b""
-        if not content:
+            size, content = 0, b""
+        if not size or len(content) < size:
             raise MaintenanceFailedError(
                 "the core stopped or timed out waiting for this command: check that it is running, then try again"
             )
