@@ -20,6 +20,7 @@ from support.service import (
     PATIENCE_S,
     bearer,
     clean_environment,
+    commands_connected,
     eventually,
     is_alive,
     ledger_rows,
@@ -332,6 +333,7 @@ def test_a_killed_import_continues_and_counts_every_row_once(tmp_path):
             process = subprocess.Popen(
                 command, env=clean_environment(data), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
             )
+            eventually(lambda: commands_connected(data) == 1)
             before = stored_parts(data)
             eventually(lambda known=before, at=process: stored_parts(data) - known or at.poll() is not None)
             pid = service.child_pids()["core"] if victim == "core" else process.pid
