@@ -22,7 +22,7 @@ from mauve.core.window import Window
 from mauve.logs import configure_logs
 from mauve.metrics.questions import Question, QuestionBatch, body_of
 from mauve.metrics.registry import METRICS
-from mauve.query.dependencies import ReadStores
+from mauve.query import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.ledger.closed_days import ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader

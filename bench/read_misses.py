@@ -18,7 +18,7 @@ from mauve.core.window import Window
 from mauve.load.loader import DayCloser
 from mauve.metrics.questions import QuestionBatch, body_of
 from mauve.metrics.registry import METRICS
-from mauve.query.dependencies import ReadStores
+from mauve.query import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.ledger import Entry, Payment, SubscriptionVersion
 from mauve.stores.ledger.closed_days import ClosedDays, ClosedDaysReader

@@ -18,8 +18,7 @@ from starlette.testclient import TestClient
 
 from mauve.access.keyring import Keyring
 from mauve.config import Settings, settings_from
-from mauve.control import operator
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, operator
 from mauve.core.credential import Scope
 from mauve.core.organization import Organization
 from mauve.ingest.plane import IngestPlane
@@ -37,13 +36,12 @@ from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.warehouse import ChdbWarehouse
 from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.web.health import Drain
-from mauve.wiring.bootstrap import prepare
-from mauve.wiring.control import control_parts
-from mauve.wiring.dashboard import dashboard_parts
+from mauve.wiring.api import dashboard_parts, query_parts
+from mauve.wiring.bootstrap import control_parts, prepare
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.ingest import ingest_parts
-from mauve.wiring.query import query_parts
-from mauve.wiring.warehouse import open_load_parts, open_log_reader, open_warehouse, open_warehouse_reader
+from mauve.wiring.log import open_log_reader
+from mauve.wiring.warehouse import open_load_parts, open_warehouse, open_warehouse_reader
 from support.clocks import ManualClock, StandingClock
 from support.lifetime import Lifetime
 from support.service import PATIENCE_S, SERVERS, eventually

@@ -14,14 +14,13 @@ from contextlib import closing
 
 import httpx2 as httpx
 import pytest
-from msgspec.json import Decoder
 
 from mauve.config import settings_from
 from mauve.maintenance.backup import write_backup
 from mauve.maintenance.errors import MaintenanceFailedError, MaintenanceRefusedError
-from mauve.server.admin_client import CoreConnection, erase_user, pause_loader
+from mauve.server.admin_client import CoreConnection, pause_loader, store_operations
 from mauve.wiring.backups import file_target
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.maintenance import backup_sources
 from support.service import (
     MAUVE,
@@ -136,7 +135,8 @@ def test_a_core_killed_during_an_erasure_restarts_and_erases_on_retry(service, k
 
 def try_to_erase(settings, project, user):
     try:
-        return erase_user(settings, project, user)
+        with store_operations(settings) as stores:
+            return stores.erase_user(project, user)
     except MaintenanceFailedError:
         return None
 
@@ -221,8 +221,7 @@ def test_a_stop_does_not_wait_for_a_backup(service, key, tmp_path):
 CORE_WITH_SHORT_PAUSE = """
 import asyncio, sys
 from prometheus_client import CollectorRegistry
-from msgspec.json import Decoder
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.maintenance import backup_sources
 from mauve.wiring.warehouse import open_load_parts
 from mauve.config import settings_from
@@ -236,10 +235,10 @@ admin_socket.PAUSE_S_MAX = 0.1
 
 def hang():
     core = admin_client.CoreConnection(settings.data)
-    core.ask(Decoder(object), "freeze")
+    core.freeze()
     loading.step()  # It waits for the end of the pause.
     try:
-        core.ask(Decoder(object), "resume")
+        core.resume()
     except MaintenanceFailedError:
         print("loading resumed, and the command got an error")
 
@@ -265,5 +264,5 @@ def test_a_hung_command_does_not_pause_loading_forever(settings):
 def test_an_unknown_request_closes_the_connection(service):
     stopped = pytest.raises(MaintenanceFailedError, match="the core stopped or timed out")
     with closing(CoreConnection(service.data)) as core, stopped:
-        core.ask(Decoder(object), "dance")
+        core.send("dance")
     assert httpx.get(f"{service.url}/readyz").status_code == 200

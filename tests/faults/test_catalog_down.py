@@ -15,7 +15,7 @@ from mauve.control import people
 from mauve.core.user import Role
 from mauve.stores import StoreUnavailableError
 from mauve.stores.sql.database import Database, sqlite_url
-from mauve.wiring import bootstrap, control
+from mauve.wiring import bootstrap
 from mauve.wiring.paths import catalog_path
 from support.browser import PASSWORD, Browser, cookies_of
 from support.service import PATIENCE_S, bearer
@@ -28,8 +28,7 @@ def _short_catalog_timeout(monkeypatch):
     def opened(settings):
         return Database(sqlite_url(catalog_path(settings.data)), busy_timeout_s=0.2)
 
-    for module in (bootstrap, control):
-        monkeypatch.setattr(module, "open_catalog_database", opened)
+    monkeypatch.setattr(bootstrap, "open_catalog_database", opened)
 
 
 @pytest.fixture

@@ -24,8 +24,8 @@ from mauve.overload.admission import IN_FLIGHT_MAX, Admission
 from mauve.stores.disk import Disk
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.wiring.ingest import ingest_parts
+from mauve.wiring.log import open_log_reader
 from mauve.wiring.paths import log_path
-from mauve.wiring.warehouse import open_log_reader
 from support.billing import SECRET_A, signed_a
 from support.clocks import Ticks
 from support.service import PATIENCE_S, bearer, ledger_rows

@@ -11,8 +11,7 @@ from starlette.testclient import TestClient
 from mauve.access import passwords
 from mauve.access.sessions import begin_session
 from mauve.config import Settings
-from mauve.control import links, people
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, people
 from mauve.core.organization import Organization
 from mauve.core.user import Role, User
 from mauve.stores.warehouse.chdb import ChdbConnection
@@ -52,7 +51,7 @@ def read_warehouse(settings: Settings, open_shared_warehouse: Callable[[], ChdbC
 
 @pytest.fixture
 def setup_path(parts: ControlParts) -> str:
-    return links.renew_setup_link(parts).path.reveal()
+    return people.renew_setup_link(parts).path.reveal()
 
 
 @pytest.fixture

@@ -507,14 +507,14 @@ def test_deliveries_are_shown_with_their_warnings(viewer, own, app, settings, cl
             project, "biller_a", at, "invoice.paid", DeliveryResult.STORED, 1, ("fee_unknown", "thin_event")
         )
         taken = Delivery(project, "biller_a", at, "invoice.paid", DeliveryResult.CONFLICT, 0)
-        refused = Tally(project, "biller_b", "refused", 3, at)
+        refused = Tally(project, "biller_b", "signature_missing", 3, at)
         ledger.record([Entry(delivery=warned), Entry(delivery=taken), Entry(tallies=[refused])])
     text = text_of(viewer.open(f"{own}/webhooks"))
     for expected in (
         "invoice.paid Stripe stored 1 fee unknown payload without the object just now",
         "invoice.paid Stripe conflict 0 just now",
         "Stripe: 1 conflict",
-        "Polar: 3 refused",
+        "Polar: 3 signature missing",
     ):
         assert expected in text, expected
 
@@ -655,7 +655,7 @@ class TestHealth:
         ledger.execute("ALTER TABLE arrivals RENAME TO elsewhere")
         with capture_logs() as logs:
             note()
-        assert [each["event"] for each in logs] == ["arrivals_not_noted"]
+        assert [each["event"] for each in logs] == ["ingest_stats_not_written"]
         assert "not available right now" in text_of(viewer.open(f"{own}/events"))
         ledger.execute("ALTER TABLE elsewhere RENAME TO arrivals")
         ledger.close()
@@ -687,7 +687,7 @@ class TestSecretCheck:
 
     def test_a_signed_delivery_verifies_the_secret_whatever_its_result(self, viewer, own, saved, tally):
         tally("ignored")
-        tally("refused")
+        tally("signature_missing")
         assert "Verified" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
     def test_a_delivery_with_a_wrong_signature_is_reported(self, viewer, own, saved, tally):
@@ -695,7 +695,7 @@ class TestSecretCheck:
         assert "its signature is wrong" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 
     def test_a_delivery_without_a_usable_signature_says_nothing_about_the_secret(self, viewer, own, saved, tally):
-        for word in ("refused", "signature_missing", "signature_malformed", "timestamp_outside_window"):
+        for word in ("signature_missing", "signature_malformed", "timestamp_outside_window"):
             tally(word)
         assert "Waiting for the first delivery" in text_of(viewer.open(f"{own}/{self.ADDRESS}"))
 

@@ -19,7 +19,7 @@ from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody
 from mauve.maintenance.erase import SETTLE_S
 from mauve.stores.ledger.schema import arrivals, metadata
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.databases import open_ledger_database
 from support.billing import SECRET_A, signed_a
 from support.clocks import ManualClock
@@ -45,8 +45,9 @@ JSON = {"content-type": "application/json"}
 DELETE_DATA = """
 import sys
 from mauve.config import settings_from
-from mauve.server.admin_client import delete_projects
-assert delete_projects(settings_from({"MAUVE_DATA": sys.argv[1]}), sys.argv[2:]).events == 1
+from mauve.server.admin_client import store_operations
+with store_operations(settings_from({"MAUVE_DATA": sys.argv[1]})) as stores:
+    assert stores.delete_projects(sys.argv[2:]).events == 1
 """
 
 

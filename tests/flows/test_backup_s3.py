@@ -23,7 +23,7 @@ from mauve.maintenance.backup_schedule import BackupState
 from mauve.stores.backups import BackupStoreError, s3
 from mauve.stores.backups.s3 import PART_BYTES_MIN, Bucket, S3BackupStore
 from mauve.wiring.backups import save_backup_state
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from support.s3 import BUCKET, CREDENTIALS, FailingProxy, S3Server, settings_for
 from support.service import MAUVE, PATIENCE_S, clean_environment, eventually, mauve, running, two_free_ports
 

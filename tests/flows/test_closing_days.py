@@ -11,7 +11,7 @@ from mauve.core.window import Window
 from mauve.load.loader import DayCloser, Loader
 from mauve.metrics.questions import QuestionBatch
 from mauve.metrics.registry import METRICS
-from mauve.query.dependencies import ReadStores
+from mauve.query import ReadStores
 from mauve.query.read import rows_by_project
 from mauve.stores.ledger.closed_days import ClosedDays, ClosedDaysReader
 from mauve.stores.ledger.loading import LoadLedger

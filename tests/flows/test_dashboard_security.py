@@ -17,7 +17,7 @@ from mauve.core.user import Role, may
 from mauve.dashboard.rendering import asset_url
 from mauve.dashboard.routes import MEMBER, PUBLIC
 from mauve.stores import StoreUnavailableError
-from mauve.wiring.dashboard import session_cookie
+from mauve.wiring.api import session_cookie
 from support.browser import PASSWORD, Browser
 
 FORMS = {

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from mauve.control.keys import mint_key, revoke_key
+from mauve.control.apps import mint_key, revoke_key
 from mauve.control.operator import mint_token
 from mauve.core.app import Environment
 from mauve.core.credential import OPERATOR, KeyKind, Scope

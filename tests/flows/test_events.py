@@ -9,7 +9,7 @@ import pytest
 import zstandard
 
 from mauve.access.keys import mint
-from mauve.control import keys, operator
+from mauve.control import apps, operator
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
@@ -76,7 +76,7 @@ def app(parts, organization):
 
 
 def key_of(parts, app, kind):
-    return keys.mint_key(parts, app, kind, Environment.LIVE)[1].reveal()
+    return apps.mint_key(parts, app, kind, Environment.LIVE)[1].reveal()
 
 
 @pytest.fixture
@@ -368,9 +368,9 @@ class TestUnauthorized:
 
     def test_unknown_and_revoked_keys_get_the_same_sentence(self, hint, parts, app, keyring, server_key):
         revoked, unknown = key_of(parts, app, KeyKind.SERVER), key_mint(KeyKind.SERVER)
-        for key in keys.list_keys(parts, app):
+        for key in parts.catalog.keys.all_of(app.app_id):
             if key.masked.endswith(revoked[-4:]):
-                keys.revoke_key(parts, app, key.key_id)
+                apps.revoke_key(parts, app, key.key_id)
         keyring.refresh()
         said = {
             hint(f"Bearer {key}") for key in (revoked, unknown, server_key[:-1], "x", f"{server_key}, {server_key}")

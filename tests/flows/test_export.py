@@ -12,7 +12,6 @@ import signal
 import subprocess
 import time
 from contextlib import contextmanager
-from pathlib import Path
 
 import httpx2 as httpx
 import pyarrow.parquet as pq
@@ -23,6 +22,7 @@ from support.service import (
     PATIENCE_S,
     bearer,
     clean_environment,
+    commands_connected,
     eventually,
     freeze,
     mauve,
@@ -110,13 +110,6 @@ def names_in(folder):
 
 def lines_of(text):
     return [json.loads(line) for line in text.splitlines()]
-
-
-def connections(data):
-    """Return how many commands are connected to the core."""
-    name = str(data / "core.sock")
-    held = [line for line in Path("/proc/net/unix").read_text().splitlines() if line.endswith(name)]
-    return len(held) - 1  # One listens.
 
 
 def fill(service, app):
@@ -356,13 +349,13 @@ def test_an_output_that_is_closed_ends_the_command_quietly(service, app):
 @pytest.mark.embedded
 def test_a_killed_command_leaves_nothing_in_the_core(service, app):
     count = fill(service, app)
-    eventually(lambda: connections(service.data) == 0)
+    eventually(lambda: commands_connected(service.data) == 0)
     with exporting(service, app) as process:
         process.stdout.readline()
-        eventually(lambda: connections(service.data) == 1)
+        eventually(lambda: commands_connected(service.data) == 1)
         process.kill()
         process.wait(timeout=PATIENCE_S)
-        eventually(lambda: connections(service.data) == 0)
+        eventually(lambda: commands_connected(service.data) == 0)
     assert len(exported(service, app)) == count
     assert "Traceback" not in service.log()
 

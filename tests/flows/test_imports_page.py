@@ -7,7 +7,7 @@ import pytest
 
 from mauve.core.times import DAY_MS
 from mauve.stores.imports import Figure, ImportChunk, ImportCounts, NewImport, rank_of
-from mauve.wiring.history import open_import_ledger
+from mauve.wiring.maintenance import open_import_ledger
 from support.ledger_entries import a_version
 
 

@@ -18,7 +18,7 @@ from mauve.core.batch import packed_header
 from mauve.core.times import DAY_MS
 from mauve.load import runner as runner_module
 from mauve.load.lease import LoaderLease
-from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, MIXED_STREAM, DayCloser, Loader
+from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, DayCloser, Loader
 from mauve.load.runner import LoadMetrics, LoadParts, LoadRunner
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Entry, Intent, StepOutdatedError, Turn
@@ -26,7 +26,7 @@ from mauve.stores.ledger.closed_days import ClosedDays
 from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.ledger.schema import load_lease
 from mauve.stores.ledger.writer import LedgerWriter
-from mauve.stores.log import LogRecord, Lost, Reach
+from mauve.stores.log import MIXED_STREAM, LogRecord, Lost, Reach
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import RowsRefusedError, WarehouseUnavailableError

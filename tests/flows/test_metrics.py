@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from mauve.control import keys, operator, webhook_secrets
+from mauve.control import apps, operator, webhook_secrets
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
 from mauve.core.credential import KeyKind, Scope
@@ -179,7 +179,7 @@ def test_the_test_environment_is_separate(client, read, rows, parts, app, key, t
     found = operator.find_app(parts, app["app_id"])
     test_id = webhook_secrets.save_secret(parts, found, Environment.TEST, Provider.BILLER_A, Secret("s"))
     found = operator.find_app(parts, app["app_id"])
-    _, test_key = keys.mint_key(parts, found, KeyKind.SERVER, Environment.TEST)
+    _, test_key = apps.mint_key(parts, found, KeyKind.SERVER, Environment.TEST)
     send(client, test_key.reveal(), {"name": "view", "user": "tester"}, payment("1", 7))
     load()
     reply = read("mau", test_key.reveal(), project=app["public_id"])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mauve.control import apps, keys, operator, people, webhook_secrets
+from mauve.control import apps, operator, people, webhook_secrets
 from mauve.control.bodies import NewAppBody
 from mauve.core.app import Environment
 from mauve.core.biller import Provider
@@ -64,14 +64,14 @@ class TestEndings:
     @pytest.fixture
     def key(self, parts, app, member):
         """Return the id and the text of a key that the member minted."""
-        key_id, key = keys.mint_key(parts, app, KeyKind.SERVER, Environment.LIVE, member.user_id)
+        key_id, key = apps.mint_key(parts, app, KeyKind.SERVER, Environment.LIVE, member.user_id)
         return key_id, key.reveal()
 
     def test_a_revoked_key(self, parts, app, key, ring):
         key_id, text = key
         ring.refresh()
         assert ring.key_for(text)
-        keys.revoke_key(parts, app, key_id)
+        apps.revoke_key(parts, app, key_id)
         ring.refresh()
         assert ring.key_for(text) is None
 

@@ -11,8 +11,8 @@ import pytest
 
 from mauve.access.sessions import begin_session
 from mauve.control import people
-from mauve.control.links import set_password
 from mauve.control.operator import create_organization, mint_token
+from mauve.control.people import set_password
 from mauve.core.credential import Scope
 from mauve.core.organization import IN_ALL, Quotas
 from mauve.core.secret import Secret

@@ -9,7 +9,7 @@ from mauve.core.user import Role
 from mauve.stores.imports import ImportChunk, ImportCounts, NewImport
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.warehouse import WarehouseUnavailableError
-from mauve.wiring.history import open_import_ledger
+from mauve.wiring.maintenance import open_import_ledger
 from support.billing import SECRET_A, signed_a
 from support.browser import shown
 from support.ledger_entries import a_payment

@@ -13,11 +13,11 @@ from starlette.testclient import TestClient
 from mauve.access.passwords import ADDRESS_BURST, PAIR_BURST
 from mauve.access.sessions import IDLE_MS, LIFETIME_MS
 from mauve.config import settings_from
-from mauve.control import links, people
-from mauve.control.links import LINK_LIFETIME_MS
+from mauve.control import people
+from mauve.control.people import LINK_LIFETIME_MS
 from mauve.core.user import Role
+from mauve.wiring.api import session_cookie
 from mauve.wiring.bootstrap import prepare
-from mauve.wiring.dashboard import session_cookie
 from support.browser import PASSWORD, Browser, shown
 
 ANN = "ann@example.com"
@@ -118,7 +118,7 @@ class TestPasswordLinks:
         other = link.path.reveal().rpartition("/")[2]
         form = {"organization": "Acme", "email": "bo@example.com", "password": PASSWORD}
         assert browser.send(f"/setup/{other}", form).status_code == 404
-        assert links.find_password_link(parts, other)[1] == user
+        assert people.find_password_link(parts, other)[1] == user
 
 
 class TestSigningIn:

@@ -4,7 +4,7 @@ import html
 import re
 from http.cookies import SimpleCookie
 
-from mauve.wiring.dashboard import session_cookie
+from mauve.wiring.api import session_cookie
 
 PASSWORD = "correct horse battery staple"
 

@@ -8,12 +8,11 @@ from datetime import UTC, date, datetime, timedelta
 import httpx2 as httpx
 
 from mauve.config import settings_from
-from mauve.control import operator
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, operator
 from mauve.control.people import create_user
 from mauve.core.credential import Scope
 from mauve.core.user import Role
-from mauve.wiring.control import control_parts
+from mauve.wiring.bootstrap import control_parts
 from support.billing import SECRET_A, SECRET_B, sample_bytes, signed_a, signed_b
 from support.cluster import Cluster, Node
 from support.service import bearer, eventually

@@ -20,7 +20,7 @@ from mauve.config import Settings, settings_from
 from mauve.core.batch import packed_header
 from mauve.core.events import Activity
 from mauve.core.window import Window
-from mauve.ingest.dependencies import IngestParts
+from mauve.ingest import IngestParts
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.logs import configure_logs
 from mauve.stores.ledger import Entry, Payment

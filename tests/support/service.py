@@ -164,6 +164,13 @@ def is_stopped(pid: int) -> bool:
     return states <= set("TZX")
 
 
+def commands_connected(data: Path) -> int:
+    """Return how many commands are connected to the core."""
+    name = str(data / "core.sock")
+    held = [line for line in Path("/proc/net/unix").read_text().splitlines() if line.endswith(name)]
+    return len(held) - 1  # One listens.
+
+
 def eventually(check, timeout_s: float = PATIENCE_S):
     """Poll the check, and return its first true value."""
     ends_at = time.monotonic() + timeout_s

@@ -1,49 +1,57 @@
 """A hung process or loader is distinguished from a slow one, and from one that was suspended."""
 
-from mauve.server.heartbeat import Heartbeat, LoadWatch
+from mauve.server.child_protocol import Watchdog
 from support.clocks import Ticks
 
 
-def checks_until_stopped(heartbeat, passed, checks=1000):
-    return next((check for check in range(1, checks) if heartbeat.has_stopped(passed(check))), None)
+class Process:
+    """A process that beats when a test says so, checked every second unless told otherwise."""
+
+    def __init__(self, hang_s=30):
+        self.beats, self._ticks = 0, Ticks()
+        self._watchdog = Watchdog(hang_s, lambda: self.beats, self._ticks)
+
+    def checks_until_hung(self, step_s=1.0, checks=1000):
+        for check in range(1, checks):
+            self._ticks.now_s += step_s
+            if self._watchdog.is_hung():
+                return check
+        return None
 
 
 def test_a_process_silent_for_the_configured_time_hangs():
-    assert checks_until_stopped(Heartbeat(30), lambda check: 1.0) == 30
+    assert Process().checks_until_hung() == 30
 
 
 def test_a_process_that_beats_now_and_then_is_merely_slow():
-    heartbeat = Heartbeat(30)
-    for _ in range(20):
-        assert checks_until_stopped(heartbeat, lambda check: 1.0, checks=29) is None
-        heartbeat.beat()
+    process = Process()
+    for process.beats in range(1, 20):
+        assert process.checks_until_hung(checks=29) is None
 
 
 def test_every_beat_restarts_the_count():
-    heartbeat = Heartbeat(30)
-    assert checks_until_stopped(heartbeat, lambda check: 1.0, checks=29) is None
-    heartbeat.beat()
-    assert checks_until_stopped(heartbeat, lambda check: 1.0) == 30
+    process = Process()
+    assert process.checks_until_hung(checks=29) is None
+    process.beats += 1
+    assert process.checks_until_hung() == 31, "the first check only notes the beat"
 
 
 def test_time_in_which_the_supervisor_was_suspended_does_not_count():
-    heartbeat = Heartbeat(30)
-    assert checks_until_stopped(heartbeat, lambda check: 1.0, checks=20) is None
-    assert not heartbeat.has_stopped(3600.0), "the machine slept for an hour"
-    heartbeat.beat()
-    assert checks_until_stopped(heartbeat, lambda check: 1.0) == 30
+    process = Process()
+    assert process.checks_until_hung(checks=20) is None
+    assert process.checks_until_hung(step_s=3600.0, checks=2) is None, "the machine slept for an hour"
 
 
 def test_a_supervisor_that_hardly_runs_checks_many_times_before_it_kills():
-    assert checks_until_stopped(Heartbeat(30), lambda check: 60.0) == 15
+    assert Process().checks_until_hung(step_s=60.0) == 15
 
 
 def test_a_stopped_clock_kills_no_process():
-    assert checks_until_stopped(Heartbeat(30), lambda check: 0.0) is None
+    assert Process().checks_until_hung(step_s=0.0) is None
 
 
 def test_hang_detection_can_be_switched_off():
-    assert checks_until_stopped(Heartbeat(0), lambda check: 1.0) is None
+    assert Process(hang_s=0).checks_until_hung() is None
 
 
 class Loading:
@@ -51,7 +59,7 @@ class Loading:
 
     def __init__(self, hang_s=600):
         self.work, self.ticks = None, Ticks()
-        self._watch = LoadWatch(hang_s, lambda: self.work, self.ticks)
+        self._watch = Watchdog(hang_s, lambda: self.work, self.ticks)
 
     def hangs_within(self, seconds, *, step_s=1):
         for _ in range(0, seconds, step_s):

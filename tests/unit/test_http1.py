@@ -16,9 +16,8 @@ from mauve.core.problems import Busy
 from mauve.web import head_rules
 from mauve.web.body import BYTES_PER_S, DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError
 from mauve.web.head_rules import HEAD_BYTES_MAX, HEADERS_MAX
-from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState, begin_nothing
-from mauve.web.http1.head import CACHED_HEADS_MAX, Head, HeadCache, path_of
-from mauve.web.http1.replies import date_line
+from mauve.web.http1.connection import HEAD_S_MAX, READ_BYTES, Connection, SharedState, begin_nothing, date_line
+from mauve.web.http1.request import CACHED_HEADS_MAX, Head, HeadCache, path_of
 from mauve.web.messages import Reply
 
 BODY_BYTES_MAX = 1000

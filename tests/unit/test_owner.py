@@ -11,7 +11,7 @@ from mauve.stores import ForeignDataError
 from mauve.stores.catalog.catalog import Catalog
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, migrate
-from mauve.wiring.machine import check_owner, machine_of, settle_owner
+from mauve.wiring.cluster import check_owner, machine_of, settle_owner
 
 URL = Secret("postgresql://user@host/database")  # Only its presence matters here.
 

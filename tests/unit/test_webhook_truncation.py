@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mauve.ingest.webhooks.truncation import CHARACTERS_MAX, MARK, truncate_texts, truncated
+from mauve.ingest.webhooks.entries import CHARACTERS_MAX, MARK, truncate_texts, truncated
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), min_size=CHARACTERS_MAX + 1, max_size=CHARACTERS_MAX + 200)
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"

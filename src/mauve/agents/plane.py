@@ -19,8 +19,8 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path
 from mauve.core.secret import Secret
 from mauve.overload.fair_share import FairShare
 from mauve.overload.token_bucket import TokenBuckets
+from mauve.query import QueryParts
 from mauve.query.ask import cannot_be_read
-from mauve.query.dependencies import QueryParts
 from mauve.stores import StoreUnavailableError
 from mauve.stores.published import PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply

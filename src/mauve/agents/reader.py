@@ -11,7 +11,7 @@ from mauve.core.credential import Scope
 from mauve.core.times import utc_instant
 from mauve.core.window import period_ends_at, today_at
 from mauve.metrics.registry import METRICS
-from mauve.query.dependencies import QueryParts
+from mauve.query import QueryParts
 from mauve.stores.published import PublishedToken
 
 _ERROR_CHARACTERS_MAX: Final = 400

@@ -32,7 +32,9 @@ from mauve.metrics.summaries import amounts_of, whole_days_before
 from mauve.query.numbers import Answers, Numbers
 from mauve.stores.deliveries import DeliveryResult, Tally
 
-_VERIFIED: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
+_VERIFIED: Final = frozenset(DeliveryResult)  # Other words are failures or warnings.
+
+
 Facts = Sequence[tuple[str, str, str | None]]  # label, value, and the value before
 
 

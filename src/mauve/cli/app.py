@@ -10,10 +10,9 @@ import msgspec
 
 from mauve.cli.options import UsageError, data_options, open_existing, org_option, settings_for
 from mauve.cli.output import counts_of, print_result, table, utc_time
-from mauve.control import operator
+from mauve.control import ControlParts, operator
 from mauve.control.apps import archive_app, create_app, restore_app
 from mauve.control.bodies import NewAppBody, app_body, created_app_body
-from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, AppType, Ownership
 from mauve.maintenance.erase import Erased, seconds_to_settle
 from mauve.stores.data_directory import holder_of
@@ -116,7 +115,7 @@ def restore(*, app: str, data: Path | None, as_json: bool) -> None:
 @data_options
 def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
     """Delete an app and all its data. This cannot be undone. If it is interrupted, run it again."""
-    from mauve.server.admin_client import delete_projects  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import store_operations  # noqa: PLC0415 - slow to import
     from mauve.wiring.cluster import is_shared  # noqa: PLC0415 - slow to import
 
     settings = settings_for(data)
@@ -130,7 +129,8 @@ def delete(*, app: str, name: str, data: Path | None, as_json: bool) -> None:
         operator.refused_since(archived)
         if holder_of(settings.data) is not None or is_shared(settings):  # Other machines may serve it.
             wait_until_settled(parts, app)
-        deleted = delete_projects(settings, archived.projects)
+        with store_operations(settings) as stores:
+            deleted = stores.delete_projects(archived.projects)
         operator.forget_app(parts, archived)
     print_result(deleted, as_json=as_json, text=_summary(deleted))
 

@@ -7,7 +7,7 @@ import click
 from mauve.cli.options import UsageError, app_option, data_options, open_existing, org_option, project_of, test_option
 from mauve.cli.output import print_result, table, utc_time
 from mauve.control import operator
-from mauve.control.keys import list_keys, mint_key, revoke_key
+from mauve.control.apps import mint_key, revoke_key
 from mauve.control.people import emails_of
 from mauve.core.app import Environment
 from mauve.core.credential import AppKey, ControlToken, KeyKind, Scope
@@ -49,7 +49,7 @@ def list_app_keys(*, app: str, data: Path | None, as_json: bool) -> None:
     """List an app's keys, including revoked ones."""
     with open_existing(data) as parts:
         found = operator.find_app(parts, app)
-        keys = list_keys(parts, found)
+        keys = parts.catalog.keys.all_of(found.app_id)
         emails = emails_of(parts, found.org_id)
     rows = [
         [
@@ -77,7 +77,7 @@ def revoke_app_key(*, app: str, key_id: str, data: Path | None, as_json: bool) -
     """Revoke a key permanently."""
     with open_existing(data) as parts:
         found = operator.find_app(parts, app)
-        if key_id not in {each.key_id for each in list_keys(parts, found)}:
+        if key_id not in {each.key_id for each in parts.catalog.keys.all_of(found.app_id)}:
             raise UsageError(f"{app} has no key {key_id!r}: see 'mauve key list --app {app}'")
         revoke_key(parts, found, key_id)
     print_result({"key_id": key_id, "revoked": True}, as_json=as_json, text=f"{key_id} is revoked")

@@ -65,9 +65,9 @@ def export(
     when it is complete. The service may be running.
     """
     from mauve.maintenance.export import export as write_export  # noqa: PLC0415 - slow to import
-    from mauve.server.admin_client import export_events  # noqa: PLC0415
+    from mauve.server.admin_client import store_operations  # noqa: PLC0415
     from mauve.stores.export import Chosen  # noqa: PLC0415
-    from mauve.wiring.export import open_ledger_export  # noqa: PLC0415
+    from mauve.wiring.maintenance import open_ledger_export  # noqa: PLC0415
 
     _check_options(format_, output, user, as_json=as_json)
     days = _day(first, date.min), _day(last, date.max)
@@ -79,7 +79,7 @@ def export(
     stop_on_sigterm()
     with (
         _output(format_, output, may_replace=force) as target,
-        export_events(settings) as events,
+        store_operations(settings) as events,
         closing(open_ledger_export(settings)) as ledger,
         shown_progress(as_json=as_json, format_total="{:,}".format) as progress,
     ):
@@ -156,13 +156,14 @@ def erase_user(*, app: str, test: bool, yes: bool, user: str, data: Path | None,
 
     USER is the value that your code sends as `user`. Billers have their own customer ids: erase those, too.
     """
-    from mauve.server.admin_client import erase_user as erase_from_stores  # noqa: PLC0415 - slow to import
+    from mauve.server.admin_client import store_operations  # noqa: PLC0415 - slow to import
 
     if not user:
         raise UsageError("USER is empty: give the value that your code sends as user")
     found, project = _app_and_project(data, app, test=test)
     confirm(f"Erase {user!r} from {found.name!r}? This cannot be undone.", yes=yes)
-    erased = erase_from_stores(settings_for(data), project, user)
+    with store_operations(settings_for(data)) as stores:
+        erased = stores.erase_user(project, user)
     print_result(erased, as_json=as_json, text=_erased_text(erased))
 
 

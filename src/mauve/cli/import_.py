@@ -27,7 +27,7 @@ from mauve.control import operator
 from mauve.core.app import Environment
 
 if TYPE_CHECKING:
-    from mauve.control.dependencies import ControlParts
+    from mauve.control import ControlParts
     from mauve.imports.chunks import FileSummary
     from mauve.imports.run import ImportParts, Source
     from mauve.maintenance import Progress
@@ -148,7 +148,7 @@ def _import_all(
 @data_options
 def list_imports(*, app: str, data: Path | None, as_json: bool) -> None:
     """List the imports of an app, latest first."""
-    from mauve.wiring.history import open_import_ledger  # noqa: PLC0415 - slow to import
+    from mauve.wiring.maintenance import open_import_ledger  # noqa: PLC0415 - slow to import
 
     with open_existing(data) as control:
         found = operator.find_app(control, app)
@@ -192,7 +192,7 @@ def _parts(
 ) -> "Iterator[ImportParts]":
     from mauve.imports.run import ImportParts  # noqa: PLC0415 - slow to import
     from mauve.server.admin_client import import_warehouse  # noqa: PLC0415
-    from mauve.wiring.history import open_import_ledger  # noqa: PLC0415
+    from mauve.wiring.maintenance import open_import_ledger  # noqa: PLC0415
 
     def check() -> None:
         if app_id is not None:

@@ -20,7 +20,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 if TYPE_CHECKING:
-    from mauve.control.dependencies import ControlParts
+    from mauve.control import ControlParts
     from mauve.core.app import App
 
 org_argument = click.argument("org", metavar="ORG")
@@ -81,10 +81,9 @@ def open_existing(data: Path | None) -> Iterator["ControlParts"]:
 @contextmanager
 def open_or_create(settings: Settings) -> Iterator["ControlParts"]:
     """Open the control plane's parts, and create the data directory if it is missing."""
-    from mauve.wiring.bootstrap import prepare_for_command  # noqa: PLC0415 - slow to import
-    from mauve.wiring.control import control_parts  # noqa: PLC0415 - slow to import
+    from mauve.wiring.bootstrap import control_parts, prepare  # noqa: PLC0415 - slow to import
 
-    prepare_for_command(settings)
+    prepare(settings, needs_every_server=False)  # Only the catalog is needed.
     with control_parts(settings) as parts:
         yield parts
 

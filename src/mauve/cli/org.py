@@ -8,8 +8,7 @@ import click
 
 from mauve.cli.options import UsageError, data_options, open_existing, open_or_create, org_argument, settings_for
 from mauve.cli.output import print_result, table
-from mauve.control import operator
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, operator
 from mauve.core.organization import Organization
 
 _INTEGER_MAX: Final = 2**63 - 1

@@ -8,7 +8,7 @@ import click
 from mauve.cli.options import UsageError, base_url, data_options, open_existing, org_option
 from mauve.cli.output import print_result, table, utc_time
 from mauve.control import operator, people
-from mauve.control.links import renew_setup_link
+from mauve.control.people import renew_setup_link
 from mauve.core.user import Role
 from mauve.stores.catalog import Member
 

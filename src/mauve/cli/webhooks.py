@@ -23,8 +23,7 @@ from mauve.cli.options import (
     test_option,
 )
 from mauve.cli.output import print_result, shown_progress, table, utc_time
-from mauve.control import operator
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts, operator
 from mauve.control.webhook_secrets import doubt_about, save_secret, trimmed_secret
 from mauve.core.app import App, Environment
 from mauve.core.biller import BILLER_NAMES, Provider
@@ -74,7 +73,6 @@ def secret(*, app: str, provider: str, test: bool, data: Path | None, as_json: b
 @data_options
 def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
     """List an app's recent deliveries, and count all results and warnings."""
-    from mauve.ingest.webhooks.signature_failures import counted_once  # noqa: PLC0415 - slow to import
     from mauve.wiring.databases import open_delivery_reader  # noqa: PLC0415 - slow to import
 
     with open_existing(data) as parts, open_delivery_reader(settings_for(data)) as reader:
@@ -87,7 +85,7 @@ def list_all(*, app: str, data: Path | None, as_json: bool) -> None:
         counts = [
             {"plane": environment, **asdict(tally)}
             for environment, project in environments
-            for tally in counted_once(reader.tallies(project))
+            for tally in reader.tallies(project)
         ]
     deliveries.sort(key=lambda delivery: delivery["at"], reverse=True)
     print_result({"counts": counts, "deliveries": deliveries}, as_json=as_json, text=_listing(counts, deliveries))

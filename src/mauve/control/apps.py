@@ -1,13 +1,13 @@
-"""Apps: create, list, read, change."""
+"""Apps and their data-plane keys."""
 
 from functools import partial
 
 from msgspec import UnsetType
 
 from mauve.access import keys
+from mauve.control import ControlParts
 from mauve.control.bodies import AppChangesBody, NewAppBody, invalid_body
-from mauve.control.dependencies import ControlParts
-from mauve.control.quotas import check_new_app
+from mauve.control.quotas import check_new_app, check_new_key
 from mauve.core.app import APP_NAME_CHARACTERS_MAX, App, Environment, app_name_from
 from mauve.core.credential import OPERATOR, KeyKind
 from mauve.core.ids import is_id, new_id
@@ -95,4 +95,34 @@ def _name_from(text: str) -> str:
         raise invalid_body(
             f"name must have 1 to {APP_NAME_CHARACTERS_MAX} characters after trimming, and no control characters"
         )
+    return name
+
+
+def mint_key(
+    parts: ControlParts,
+    app: App,
+    kind: KeyKind,
+    environment: Environment,
+    minted_by: str = OPERATOR,
+    *,
+    name: str = "",
+) -> tuple[str, Secret]:
+    """Mint and publish a key; return its id and its text, which is shown only now. An empty name means none."""
+    check_not_archived(app)
+    new, text = new_key(parts, kind, environment, minted_by, _key_name_from(name))
+    existing(parts.catalog.keys.mint(app.app_id, new, partial(check_new_key, parts.quotas)))
+    return new.key_id, text
+
+
+def revoke_key(parts: ControlParts, app: App, key_id: str) -> None:
+    """Revoke permanently. Revoking again changes nothing and succeeds."""
+    existing(parts.catalog.keys.revoke(app.app_id, key_id) if is_id(key_id, "key") else None)
+
+
+def _key_name_from(text: str) -> str | None:
+    if not text.strip():
+        return None
+    name = app_name_from(text)
+    if name is None:
+        raise invalid_body(f"a key's name has at most {APP_NAME_CHARACTERS_MAX} characters and no control characters")
     return name

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from mauve.access import tokens
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.control.quotas import check_new_token
 from mauve.core.app import App, app_name_from
 from mauve.core.credential import OPERATOR, ControlToken, Scope

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mauve.access.tokens import authenticate
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.control.routes import OPERATIONS, Call, Operation
 from mauve.core.problems import Code, Problem, not_found
 from mauve.overload.fair_share import FairShare

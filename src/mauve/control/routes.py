@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mauve.access.tokens import Caller
-from mauve.control import apps, keys, webhook_secrets
+from mauve.control import ControlParts, apps, webhook_secrets
 from mauve.control.bodies import (
     AppChangesBody,
     MintedKeyBody,
@@ -22,7 +22,6 @@ from mauve.control.bodies import (
     decode,
     key_body,
 )
-from mauve.control.dependencies import ControlParts
 from mauve.core.biller import Provider
 from mauve.core.credential import Scope
 from mauve.web.app import JsonResponse
@@ -82,18 +81,18 @@ def _change_app(call: Call) -> Response:
 def _mint_key(call: Call) -> Response:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
     kind = decode(call.body, NewKeyBody).kind
-    key_id, key = keys.mint_key(call.parts, app, kind, call.caller.environment, call.caller.token_id)
+    key_id, key = apps.mint_key(call.parts, app, kind, call.caller.environment, call.caller.token_id)
     return JsonResponse(MintedKeyBody(key_id, key.reveal()), HTTPStatus.CREATED)
 
 
 def _list_keys(call: Call) -> Response:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
-    return JsonResponse([key_body(key) for key in keys.list_keys(call.parts, app)])
+    return JsonResponse([key_body(key) for key in call.parts.catalog.keys.all_of(app.app_id)])
 
 
 def _revoke_key(call: Call) -> Response:
     app = apps.find_app(call.parts, call.caller.org_id, call.path["app_id"])
-    keys.revoke_key(call.parts, app, call.path["key_id"])
+    apps.revoke_key(call.parts, app, call.path["key_id"])
     return Response(status_code=HTTPStatus.NO_CONTENT)
 
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from mauve.access.vault import webhook_row
+from mauve.control import ControlParts
 from mauve.control.apps import check_not_archived
 from mauve.control.bodies import WebhookSecretBody, invalid_body
-from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, Environment
 from mauve.core.biller import Provider
 from mauve.core.ids import new_id

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from starlette.requests import Request
 
 from mauve.access.passwords import client_address
+from mauve.control import ControlParts
 from mauve.control.apps import find_any_app
 from mauve.control.bodies import invalid_body
-from mauve.control.dependencies import ControlParts
 from mauve.core.app import App, Environment
 from mauve.core.organization import Organization
 from mauve.core.problems import Code, Problem, not_found

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from mauve.access.passwords import PasswordAttempts
 from mauve.access.sessions import LIFETIME_MS
 from mauve.alerts.outbox import AlertParts
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.core.secret import Secret
 from mauve.dashboard.refreshing import RefreshLimits
 from mauve.query.numbers import Numbers

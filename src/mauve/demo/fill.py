@@ -7,9 +7,8 @@ from datetime import date
 from typing import Final
 
 from mauve.access.passwords import hash_of
-from mauve.control import apps, operator, people
+from mauve.control import ControlParts, apps, operator, people
 from mauve.control.bodies import NewAppBody
-from mauve.control.dependencies import ControlParts
 from mauve.control.operator import RefusedError
 from mauve.control.webhook_secrets import save_secret
 from mauve.core.app import App, Environment

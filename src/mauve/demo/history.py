@@ -134,8 +134,7 @@ def _refused_deliveries(profile: AppProfile, project: str, now_ms: int) -> list[
     if not profile.orders_per_day:
         return []
     last_at = now_ms - 2 * _HOUR_MS
-    words = (DeliveryResult.REFUSED, "signature_mismatch")
-    return [Entry(tallies=[Tally(project, Provider.BILLER_A, word, _REFUSED_COUNT, last_at) for word in words])]
+    return [Entry(tallies=[Tally(project, Provider.BILLER_A, "signature_mismatch", _REFUSED_COUNT, last_at)])]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from mauve.core.accepted import OrgPeriod
 from mauve.core.batch import marked, packed_header
 from mauve.core.credential import KeyKind
 from mauve.core.problems import Fault, RejectionCode
-from mauve.ingest.dependencies import IngestParts
+from mauve.ingest import IngestParts
 from mauve.ingest.rules import EventsVerdict, ObjectsVerdict, Rejection
 from mauve.ingest.wire import ITEMS_MAX
 from mauve.stores.ingest_stats import DUPLICATE

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Self
 
 from mauve.core.problems import Busy
-from mauve.ingest.dependencies import IngestParts
+from mauve.ingest import IngestParts
 from mauve.overload.admission import Admission, ByteBudget, Slot
 from mauve.web.envelopes import data_reply
 from mauve.web.messages import OpenRequest, Reply

@@ -28,7 +28,7 @@ from mauve.stores.ingest_stats import (
     STATUS_RESEMBLES,
     TIME_MISNAMED,
 )
-from mauve.web.messages import Reply, bearer_credential
+from mauve.web.messages import bearer_credential
 
 _MISSING: Final = "the Authorization header is missing: send Authorization: Bearer and a server key (sk_)"
 _NOT_BEARER: Final = "Authorization must be Bearer and a server key (sk_)"
@@ -37,19 +37,18 @@ _WEBHOOK_SECRET: Final = "this is a webhook secret, which is only for the biller
 _UNKNOWN: Final = "the key is unknown or revoked: mint one on the app's Keys page or with mauve key mint"
 
 
-def with_credential_hint(reply: Reply, authorization: str | None) -> Reply:
-    return reply.with_headers({"x-service-hint": _hint(authorization)})
-
-
-def _hint(authorization: str | None) -> str:
-    if authorization is None:
-        return _MISSING
+def credential_hint(authorization: str | None) -> Mapping[str, str]:
+    """Return the header that says what is wrong with the credential."""
     credential = bearer_credential(authorization)
-    if not credential:
-        return _NOT_BEARER
-    if credential.startswith("ctl_"):
-        return _CONTROL_TOKEN
-    return _WEBHOOK_SECRET if credential.startswith(("whsec_", "polar_whs_")) else _UNKNOWN
+    if authorization is None:
+        hint = _MISSING
+    elif not credential:
+        hint = _NOT_BEARER
+    elif credential.startswith("ctl_"):
+        hint = _CONTROL_TOKEN
+    else:
+        hint = _WEBHOOK_SECRET if credential.startswith(("whsec_", "polar_whs_")) else _UNKNOWN
+    return {"x-service-hint": hint}
 
 
 SECONDS_HINT: Final = "at looks like epoch seconds: send milliseconds"
@@ -85,10 +84,6 @@ class Hints(NamedTuple):
 
 
 NO_HINTS: Final = Hints({}, {})
-
-
-def with_hints(reply: Reply, hints: Hints) -> Reply:
-    return reply.with_headers(hints.headers)
 
 
 def status_hints(statuses: Iterable[str]) -> Hints:

@@ -13,11 +13,10 @@ from mauve.core.accepted import OrgPeriod
 from mauve.core.credential import KeyKind
 from mauve.core.problems import Busy, Code, Problem, unauthorized, unknown_path, unknown_webhook
 from mauve.core.window import period_of
-from mauve.ingest import accept, rules
+from mauve.ingest import IngestParts, accept, rules
 from mauve.ingest.accept import EVENT_HEADERS, PREFLIGHT, with_cors
 from mauve.ingest.admit import Admitted, BodyRules, admit, admit_at_once, busy_reply
-from mauve.ingest.dependencies import IngestParts
-from mauve.ingest.hints import NO_HINTS, Hints, with_credential_hint, with_hints
+from mauve.ingest.hints import NO_HINTS, Hints, credential_hint
 from mauve.ingest.publishable import BODY_BYTES_MAX
 from mauve.ingest.webhooks.endpoint import WEBHOOKS, WebhookEndpoint, is_webhook_path
 from mauve.stores import StoreUnavailableError, UnconfirmedError
@@ -29,7 +28,7 @@ from mauve.web.body import BodyTooLargeError, IncompleteBodyError
 from mauve.web.browser_client import browser_client_reply, is_browser_client_path
 from mauve.web.compression import inflated, too_large
 from mauve.web.envelopes import data_reply, wrong_method
-from mauve.web.health import Drain, drain_state, health, readiness
+from mauve.web.health import PROBE_PATHS, Drain, Probes
 from mauve.web.messages import JSON, OpenRequest, Reply, bearer_credential, is_json
 from mauve.web.parameters import with_unknown_hint
 
@@ -42,14 +41,10 @@ Decoration = Callable[[Reply], Reply]  # applied to every refusal and hint of a 
 log = structlog.get_logger()
 
 
-def _undecorated(reply: Reply) -> Reply:
-    return reply
-
-
 class IngestPlane:
     def __init__(self, parts: IngestParts, drain: Drain | None = None) -> None:
         self._parts = parts
-        self._drain = drain or Drain()
+        self._probes = Probes(self.engines, drain or Drain())
         self._body_rules = BodyRules(_check_type, BODY_BYTES_MAX, parts.budget, parts.budget.should_evict)
         self._webhooks = WebhookEndpoint(parts)
 
@@ -80,28 +75,24 @@ class IngestPlane:
                 return PREFLIGHT if request.method == "OPTIONS" else with_cors(wrong_method("POST"))
             case "/v1/objects":
                 return wrong_method("POST")
-            case "/healthz" | "/drainz" | "/readyz":
-                return self._answer_probe(request)
+            case path if path in PROBE_PATHS:
+                return self._probes.answer(request.method, path)
             case path if is_webhook_path(path):
                 return wrong_method("POST")
-            case _:
-                return _answer_outside(request)
+            case path if is_browser_client_path(path):
+                return browser_client_reply(request)
+            case path:
+                return data_reply(unknown_webhook() if path.startswith(WEBHOOKS) else unknown_path())
 
-    def _answer_probe(self, request: OpenRequest) -> Reply:
-        if request.path == "/healthz":
-            return health(request.method)
-        if request.path == "/drainz":
-            return drain_state(request.method, is_draining=self._drain.is_on)
-        return readiness(request.method, self.engines(), is_draining=self._drain.is_on)
-
-    async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration = _undecorated) -> Reply:
+    async def _respond(self, handle: Handler, request: OpenRequest, decorate: Decoration | None = None) -> Reply:
         try:
             reply = await handle(request)
             if not request.query:
                 return reply
         except Exception as error:  # noqa: BLE001 - every request is answered
             reply = self._failure(request, error)
-        return decorate(with_unknown_hint(reply, request.query))
+        reply = with_unknown_hint(reply, request.query)
+        return reply if decorate is None else decorate(reply)
 
     def _failure(self, request: OpenRequest, error: BaseException) -> Reply:
         """Return the reply to a request that failed, and count it."""
@@ -130,11 +121,11 @@ class IngestPlane:
         counters.failed += problem.code is Code.NOT_STORED
         reply = data_reply(problem)
         if problem.code is Code.UNAUTHORIZED and not is_webhook_path(request.path):
-            return with_credential_hint(reply, request.header("authorization"))
+            return reply.with_headers(credential_hint(request.header("authorization")))
         return reply
 
     async def _events(self, request: OpenRequest) -> Reply:
-        """Accept events whose body has yet to arrive, or that have to wait for their turn."""
+        """Accept events whose body has yet to arrive, or that wait for other requests."""
         received_at = self._parts.clock.now_ms()
         key = self._sender_of(request, received_at)
         try:
@@ -326,14 +317,7 @@ class IngestPlane:
             return reply
         for word, count in hints.words.items():
             self._parts.counters.project_stats[key.public_id, word] += count
-        return with_hints(reply, hints)
-
-
-def _answer_outside(request: OpenRequest) -> Reply:
-    """Answer a path that is not one of the plane's own."""
-    if is_browser_client_path(request.path):
-        return browser_client_reply(request)
-    return data_reply(unknown_webhook() if request.path.startswith(WEBHOOKS) else unknown_path())
+        return reply.with_headers(hints.headers)
 
 
 def _check_type(request: OpenRequest) -> None:

@@ -5,7 +5,7 @@ what it turns out to be: bytes uncompressed, even of a request that is refused l
 """
 
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final
 
 from mauve.core.problems import Code, Problem
 from mauve.overload.token_bucket import DividedTokenBuckets
@@ -14,13 +14,9 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 
 
 class PublishableLimits:
-    def __init__(self, events: DividedTokenBuckets, size: DividedTokenBuckets) -> None:
-        self._events = events
-        self._bytes = size
-
-    @classmethod
-    def of_rates(cls, events_per_s: int, bytes_per_s: int, share_use: Callable[[], int]) -> Self:
-        return cls(DividedTokenBuckets(events_per_s, share_use), DividedTokenBuckets(bytes_per_s, share_use))
+    def __init__(self, events_per_s: int, bytes_per_s: int, share_use: Callable[[], int]) -> None:
+        self._events = DividedTokenBuckets(events_per_s, share_use)
+        self._bytes = DividedTokenBuckets(bytes_per_s, share_use)
 
     def check_head(self, key_id: str, declared_bytes: int, now_ms: int) -> None:
         """Refuse a key in debt. Charge the request as one event, and the bytes that it declares."""

@@ -32,19 +32,13 @@ _PRIVATE_DIRECTORY: Final = 0o700
 _IN_PROGRESS: Final = "another backup is in progress: wait for it to finish"  # perhaps left by a killed service
 
 
-class LoaderPause(Protocol):
+@dataclass(frozen=True, slots=True)
+class LoaderPause:
     """A paused loader and a frozen warehouse."""
 
-    @property
-    def frozen(self) -> Frozen: ...
-
-    def resume(self) -> None:
-        """Resume the loader; the frozen files remain."""
-        ...
-
-    def release(self) -> None:
-        """Release the frozen files; raise if they were already released, because their copies may be bad."""
-        ...
+    frozen: Frozen
+    resume: Callable[[], None]  # Resume the loader; the frozen files remain.
+    release: Callable[[], None]  # Release the files; raise if they were already released: their copies may be bad.
 
 
 class Snapshot(Protocol):

@@ -23,7 +23,7 @@ from mauve.core.window import Window, period_ends_at
 from mauve.ingest import accept, rules, wire
 from mauve.ingest import plane as ingest
 from mauve.ingest.accept import PREFLIGHT, with_cors
-from mauve.ingest.hints import with_credential_hint, with_hints
+from mauve.ingest.hints import credential_hint
 from mauve.ingest.publishable import BODY_BYTES_MAX, key_rate_limited
 from mauve.ingest.webhooks import endpoint as webhook
 from mauve.ingest.wire import ITEMS_MAX
@@ -36,7 +36,7 @@ from mauve.stores.limits.read_meter import Throttle, Throttled
 from mauve.stores.published import PublishedKey, PublishedOrganization
 from mauve.web.compression import too_large
 from mauve.web.envelopes import control_reply, data_reply, wrong_method
-from mauve.web.health import drain_state, health, readiness
+from mauve.web.health import DRAINING, UP, readiness
 from mauve.web.messages import JSON, Reply, json_reply
 
 Schema = Mapping[str, Any]
@@ -135,7 +135,7 @@ def _objects(*items: object) -> rules.ObjectsVerdict:
 
 def _batch(name: str, verdict: rules.EventsVerdict | rules.ObjectsVerdict) -> Response:
     """Return the response to a batch that the rules have checked."""
-    reply = with_hints(accept.reply(verdict.item_count, verdict.rejections, JSON), verdict.hints)
+    reply = accept.reply(verdict.item_count, verdict.rejections, JSON).with_headers(verdict.hints.headers)
     is_accepted = len(verdict.rejections) < verdict.item_count
     return Response(name, reply, ref("IngestResult" if is_accepted else "BatchRefused"))
 
@@ -147,7 +147,7 @@ def _one_or_many(*names: str) -> Schema:
 
 def _unauthorized() -> Response:
     error = _error(unauthorized())
-    return replace(error, reply=with_credential_hint(error.reply, None))
+    return replace(error, reply=error.reply.with_headers(credential_hint(None)))
 
 
 _BATCH_ERRORS: Final = (
@@ -326,8 +326,8 @@ def _control_responses(label: str, route: ControlRoute) -> Iterator[Response]:
 # The service
 
 _ENGINES: Final = {"catalog": True, "ledger": True, "warehouse": True, "keys": True, "log": True}
-_READY: Final = readiness("GET", _ENGINES, backlog_bytes=0, load_lag_ms=180)
-_NOT_READY: Final = readiness("GET", {**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200)
+_READY: Final = readiness(_ENGINES, backlog_bytes=0, load_lag_ms=180)
+_NOT_READY: Final = readiness({**_ENGINES, "catalog": False}, backlog_bytes=4096, load_lag_ms=2200)
 
 
 def _static(body: bytes, headers: Mapping[str, str], type_: str = "string") -> tuple[Response, ...]:
@@ -346,11 +346,11 @@ RESPONSES: Final[Mapping[str, tuple[Response, ...]]] = {
         for label, route in ((f"{route.method} {route.path}", route) for route in CONTROL_ROUTES)
     },
     "POST /v1/webhooks/{provider}/{project_id}": _DELIVERIES,
-    "GET /healthz": (Response("up", health("GET"), ref("Health")), _wrong_method("GET")),
+    "GET /healthz": (Response("up", UP, ref("Health")), _wrong_method("GET")),
     "GET /drainz": (
-        Response("up", drain_state("GET", is_draining=False), ref("Health")),
+        Response("up", UP, ref("Health")),
         _wrong_method("GET"),
-        Response("draining", drain_state("GET", is_draining=True), ref("Drain")),
+        Response("draining", DRAINING, ref("Drain")),
     ),
     "GET /readyz": (
         Response("ready", _READY, ref("Readiness")),

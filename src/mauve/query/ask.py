@@ -9,17 +9,17 @@ from contextlib import closing
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, TypeVar
 
 import structlog
 
 from mauve.core.problems import Code, Problem
 from mauve.core.window import Window, midnight_ms, today_at
 from mauve.metrics.questions import Question, QuestionBatch, Row, body_of
+from mauve.query import QueryParts
 from mauve.query.answer_cache import Answer, Freshness, is_fresh
-from mauve.query.dependencies import QueryParts
 from mauve.query.read import rows_by_project
-from mauve.query.single_flight import ReadersBusyError
+from mauve.query.single_flight import ReadersBusyError, SingleFlight
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent, WarehouseUnavailableError
@@ -28,6 +28,8 @@ _BATCH_BYTES_MAX: Final = 16 * 1024 * 1024  # for all answers of one read; the l
 _LATEST_BEFORE: Final = timedelta(days=7)  # How far back the list of arrivals reaches.
 _LATEST_AFTER: Final = timedelta(days=1)  # The clock may have been set back.
 _UNAVAILABLE: Final = (StoreUnavailableError, WarehouseUnavailableError, TimeoutError, ReadersBusyError)
+
+T = TypeVar("T")
 
 log = structlog.get_logger()
 
@@ -105,16 +107,16 @@ def _after_failure(parts: QueryParts, batch: QuestionBatch, error: Exception) ->
         log.error("read_failed", metric=batch.metric.name, exc_info=error)
     now_ms = parts.clock.now_ms()
     known = {question.key: _last_known(parts, question) for question in batch.questions}
-    return {key: _stale(answer, now_ms) for key, answer in known.items() if answer is not None}
+    return {
+        key: answer._replace(freshness=Freshness.STALE, age_s=max(0, now_ms - answer.read_at) // 1000)
+        for key, answer in known.items()
+        if answer is not None
+    }
 
 
 def _last_known(parts: QueryParts, question: Question) -> Answer | None:
     found = (parts.cache.find(question.key), find_recent(parts, question))
     return max((answer for answer in found if answer is not None), key=attrgetter("read_at"), default=None)
-
-
-def _stale(answer: Answer, now_ms: int) -> Answer:
-    return answer._replace(freshness=Freshness.STALE, age_s=max(0, now_ms - answer.read_at) // 1000)
 
 
 def _read_stores(parts: QueryParts, organization: str, batch: QuestionBatch, keep: Keep) -> dict[str, Answer]:
@@ -196,20 +198,20 @@ async def latest_events(parts: QueryParts, project: str, events_max: int) -> lis
     today = today_at(parts.clock.now_ms())
     window = Window(today - _LATEST_BEFORE, today + _LATEST_AFTER)
     read = partial(parts.stores.warehouse.latest_events, project, window, events_max)
-    key = ("latest", project, events_max)
-    try:
-        return await parts.warehouse_flights.join(_paying_organization(parts, project), key, read)
-    except _UNAVAILABLE:
-        raise cannot_be_read() from None
+    return await _latest(parts, parts.warehouse_flights, project, read)
 
 
 async def latest_payments(parts: QueryParts, project: str, payments_max: int) -> list[ReceivedPayment]:
     """Read the payments that arrived last, as `latest_events` reads events."""
-    first_day = today_at(parts.clock.now_ms()) - _LATEST_BEFORE
-    read = partial(parts.stores.ledger.latest_payments, project, midnight_ms(first_day), payments_max)
-    key = ("latest payments", project, payments_max)
+    first_ms = midnight_ms(today_at(parts.clock.now_ms()) - _LATEST_BEFORE)
+    read = partial(parts.stores.ledger.latest_payments, project, first_ms, payments_max)
+    return await _latest(parts, parts.ledger_flights, project, read)
+
+
+async def _latest(parts: QueryParts, flights: SingleFlight, project: str, read: "partial[T]") -> T:
+    key = ("latest", project, read.args[-1])
     try:
-        return await parts.ledger_flights.join(_paying_organization(parts, project), key, read)
+        return await flights.join(_paying_organization(parts, project), key, read)
     except _UNAVAILABLE:
         raise cannot_be_read() from None
 

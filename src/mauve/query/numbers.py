@@ -14,6 +14,7 @@ import structlog
 
 from mauve.core.problems import Problem
 from mauve.metrics.questions import Question, QuestionBatch, batches_of
+from mauve.query import QueryParts
 from mauve.query.answer_cache import Answer, Freshness, is_fresh
 from mauve.query.ask import (
     find_hit,
@@ -24,7 +25,6 @@ from mauve.query.ask import (
     read_cached,
     read_fresh,
 )
-from mauve.query.dependencies import QueryParts
 from mauve.stores.ledger import ReceivedPayment
 from mauve.stores.warehouse import StoredEvent
 

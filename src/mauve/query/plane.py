@@ -20,9 +20,9 @@ from mauve.core.problems import Code, Problem, unauthorized, unknown_path, unkno
 from mauve.core.times import day_number
 from mauve.metrics.questions import Question, only, question_from
 from mauve.metrics.registry import metric_named
+from mauve.query import QueryParts
 from mauve.query.answer_cache import Answer, Freshness
 from mauve.query.ask import ask, cannot_be_read, find_hit
-from mauve.query.dependencies import QueryParts
 from mauve.stores import StoreUnavailableError
 from mauve.stores.published import PublishedKey, PublishedToken
 from mauve.web.asgi import AsgiRequest, send_reply
@@ -74,16 +74,12 @@ class QueryPlane:
         metric_named(name)
         project = self._project_of(reader, query)
         question = _question_from(name, project, query, day_number(now_ms))
+        hit = find_hit(parts, question, now_ms) if is_recent else None
+        return self._ask(reader, question, now_ms, is_recent=is_recent) if hit is None else reply_from(hit)
+
+    async def _ask(self, reader: Reader, question: Question, now_ms: int, *, is_recent: bool) -> Reply:
         if not is_recent:
-            return self._confirm_and_ask(reader, question, now_ms)
-        hit = find_hit(parts, question, now_ms)
-        return self._ask(reader, question, now_ms) if hit is None else reply_from(hit)
-
-    async def _confirm_and_ask(self, reader: Reader, question: Question, now_ms: int) -> Reply:
-        await self._parts.keyring.confirm(reader)
-        return await self._ask(reader, question, now_ms)
-
-    async def _ask(self, reader: Reader, question: Question, now_ms: int) -> Reply:
+            await self._parts.keyring.confirm(reader)
         return reply_from(await ask(self._parts, question, lambda: self._admit(reader, question, now_ms)))
 
     def _reader_of(self, credential: str | None, now_ms: int) -> Reader:
@@ -92,7 +88,8 @@ class QueryPlane:
             raise unauthorized()
         if isinstance(reader, PublishedToken):
             self._parts.uses.note_token(reader.lookup_id, now_ms)
-            _check_scope(reader)
+            if Scope.METRICS_READ not in reader.scopes:
+                raise insufficient_scope(Scope.METRICS_READ)
             return reader
         if reader.kind is not KeyKind.SERVER:
             raise server_key_required()
@@ -115,11 +112,6 @@ class QueryPlane:
         organization = self._parts.keyring.organizations.get(reader.org_id)
         is_raw_scan = question.metric.is_raw_scan
         check_reads(self._parts.meter, organization, reader, now_ms, is_raw_scan=is_raw_scan)
-
-
-def _check_scope(token: PublishedToken) -> None:
-    if Scope.METRICS_READ not in token.scopes:
-        raise insufficient_scope(Scope.METRICS_READ)
 
 
 def server_key_required() -> Problem:

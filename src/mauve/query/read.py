@@ -24,7 +24,7 @@ from mauve.metrics.registry import (
     WarehouseSource,
 )
 from mauve.metrics.summaries import days_known, mrr_by_day
-from mauve.query.dependencies import ReadStores
+from mauve.query import ReadStores
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger.reader import LedgerReader
 

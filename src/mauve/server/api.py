@@ -6,30 +6,22 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client import CollectorRegistry
-
 from mauve.access.keyring import Keyring
 from mauve.access.uses import USES_FLUSH_EVERY_S, KeyUseCopy
-from mauve.alerts.outbox import SEND_EVERY_S, AlertParts, Outbox
+from mauve.alerts.outbox import SEND_EVERY_S, Outbox
 from mauve.alerts.runner import RUN_EVERY_S, AlertRunner
-from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
-from mauve.control.links import LINK_LIFETIME_MS, renew_setup_link
+from mauve.control import ControlParts
+from mauve.control.people import LINK_LIFETIME_MS, renew_setup_link
 from mauve.load.lag import Progress
 from mauve.query.answer_cache import AnswerCache
-from mauve.server.app import HealthApp, OtherPaths, ServiceApp, is_reachable
+from mauve.server.app import OtherPaths, ServiceApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildConfig, Ready
-from mauve.server.engine_gauges import CHECK_EVERY_S, EngineGauges
-from mauve.server.preparation import Preparation
-from mauve.server.request_guard import RequestGuard
-from mauve.web.health import Drain
-from mauve.wiring.control import control_parts
-from mauve.wiring.dashboard import dashboard_parts
+from mauve.server.child import Child, repeat
+from mauve.server.child_protocol import Ready
+from mauve.wiring.api import dashboard_parts, query_parts
+from mauve.wiring.bootstrap import control_parts
+from mauve.wiring.cluster import claim_setup_link
 from mauve.wiring.ingest import open_keyring
-from mauve.wiring.machine import claim_setup_link
-from mauve.wiring.query import query_parts
 from mauve.wiring.warehouse import open_load_lag, open_warehouse_reader, ping_warehouse
 
 _PRUNE_EVERY_S: Final = 86_400.0
@@ -45,16 +37,16 @@ class LoadsElsewhere:
 
 @contextmanager
 def open_api(
-    settings: Settings,
+    child: Child,
     parts: ControlParts,
     keyring: Keyring,
     progress: Progress,
     others: OtherPaths,
     *,
-    registry: CollectorRegistry,
     cache: AnswerCache | None = None,
-) -> Iterator[tuple[ServiceApp, list[asyncio.Task[None]]]]:
+) -> Iterator[ServiceApp]:
     """Open the application and start its background tasks."""
+    settings = child.settings
     with (
         closing(open_warehouse_reader(settings)) as warehouse,
         open_load_lag(settings, progress) as lag,
@@ -62,24 +54,16 @@ def open_api(
         dashboard_parts(settings, parts, query) as dashboard,
     ):
         key_use_copy = KeyUseCopy(dashboard.ingest_stats, parts.catalog.keys, parts.clock)
-        jobs = [
+        child.start(
             repeat(USES_FLUSH_EVERY_S, parts.uses.flush, "credential_uses_not_noted"),
             repeat(USES_FLUSH_EVERY_S, key_use_copy.copy, "key_uses_not_copied"),
             repeat(_PRUNE_EVERY_S, parts.catalog.published.prune, "published_records_not_pruned"),
-        ]
-        yield (
-            ServiceApp(parts, query, dashboard, others, timeout_s=settings.catalog_timeout_s),
-            [*(asyncio.create_task(job) for job in jobs), *start_alerts(dashboard.alerts, registry)],
         )
-
-
-def start_alerts(parts: AlertParts, registry: CollectorRegistry) -> list[asyncio.Task[None]]:
-    """Start evaluating and sending, unless alerts are off. A slow receiver does not delay evaluation."""
-    if not parts.is_on:
-        return []
-    runner, outbox = AlertRunner(parts), Outbox(parts, registry)
-    evaluating = repeat(RUN_EVERY_S, runner.run_due, "rules_not_evaluated")
-    return [asyncio.create_task(evaluating), asyncio.create_task(_send_forever(outbox))]
+        if dashboard.alerts.is_on:
+            runner, outbox = AlertRunner(dashboard.alerts), Outbox(dashboard.alerts, child.registry)
+            # Two jobs: a slow receiver does not delay evaluation.
+            child.start(repeat(RUN_EVERY_S, runner.run_due, "rules_not_evaluated"), _send_forever(outbox))
+        yield ServiceApp(parts, query, dashboard, others, timeout_s=settings.catalog_timeout_s)
 
 
 async def _send_forever(outbox: Outbox) -> None:
@@ -94,42 +78,27 @@ async def _send_forever(outbox: Outbox) -> None:
         raise
 
 
-def ready_to_serve(config: ChildConfig, settings: Settings, parts: ControlParts, preparation: Preparation) -> Ready:
-    if not preparation.is_done:
+def ready_to_serve(child: Child, parts: ControlParts) -> Ready:
+    """Return the report, with a new set-up link if needed, unless another machine has printed one."""
+    if not child.preparation.is_done:
         return Ready(is_prepared=False)
-    return _ready_to_set_up(settings, parts) if config.is_first else Ready()
-
-
-def _ready_to_set_up(settings: Settings, parts: ControlParts) -> Ready:
-    """Report a new set-up link, unless another machine has printed one, which it would replace."""
-    if parts.catalog.users.any_exist():
+    if not child.config.is_first or parts.catalog.users.any_exist():
         return Ready()
-    host = claim_setup_link(settings, parts.catalog.installation, parts.clock.now_ms(), LINK_LIFETIME_MS)
+    host = claim_setup_link(child.settings, parts.catalog.installation, parts.clock.now_ms(), LINK_LIFETIME_MS)
     if host is not None:
         return Ready(setup_link_printed_by=host)
     link = renew_setup_link(parts)
     return Ready(link.path.reveal() if link else None)
 
 
-async def run(config: ChildConfig) -> None:
-    settings = config.settings()
-    preparation = Preparation(config, settings)
-    registry = CollectorRegistry()
-    expose_metrics(settings, 0, registry)
+async def run(child: Child) -> None:
+    settings = child.settings
     with control_parts(settings) as parts, open_keyring(settings, 0) as keyring:
-        ready = ready_to_serve(config, settings, parts, preparation)
-        others = OtherPaths(
-            HealthApp(),
-            lambda: {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "keys": keyring.is_current},
-            drain=(drain := Drain(settings.drain_s)),
-        )
-        with open_api(settings, parts, keyring, LoadsElsewhere(), others, registry=registry) as (app, background):
-            gauges = EngineGauges(registry, app.engines)
-            background.append(asyncio.create_task(repeat(CHECK_EVERY_S, gauges.refresh, "engines_not_checked")))
-            await serve_until_stopped(
-                AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
-                ready,
-                failure=lambda: preparation.failure,
-                drain=drain,
-            )
-            await finished(background)
+
+        def engines() -> dict[str, bool]:
+            return {"warehouse": is_reachable(lambda: ping_warehouse(settings)), "keys": keyring.is_current}
+
+        ready = ready_to_serve(child, parts)
+        with open_api(child, parts, keyring, LoadsElsewhere(), OtherPaths(None, engines, drain=child.drain)) as app:
+            await child.serve(AsgiServer(app, settings, child.drain), app.engines, ready=ready)
+            await child.finish()

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,8 +11,19 @@ from typing import IO, Final
 import msgspec
 import structlog
 
-from mauve.server.child_protocol import HEARTBEAT, LOADER_HANGS, ChildConfig, ChildRole, Ready, Refused, Report
-from mauve.server.heartbeat import CHECK_EVERY_S, Heartbeat, open_stack_file, request_stacks
+from mauve.server.child_protocol import (
+    CHECK_EVERY_S,
+    HEARTBEAT,
+    LOADER_HANGS,
+    ChildConfig,
+    ChildRole,
+    Ready,
+    Refused,
+    Report,
+    Watchdog,
+    open_stack_file,
+    request_stacks,
+)
 
 _MODULES: Final[Mapping[ChildRole, str]] = {
     "core": "mauve.server.core",
@@ -39,7 +49,8 @@ class ChildProcess:
         self.name = name
         self.process = process
         self._stacks = stacks
-        self._heartbeat = Heartbeat(hang_s)
+        self.beats = 0
+        self._watchdog = Watchdog(hang_s, lambda: self.beats)
 
     @classmethod
     async def start(cls, config: ChildConfig, lock: IO[bytes], hang_s: float) -> "ChildProcess":
@@ -81,7 +92,7 @@ class ChildProcess:
                 task.cancel()
         self._stacks.close()
 
-    def stop_at_once(self) -> None:
+    def cut_drain_short(self) -> None:
         """Tell a stopping child not to wait for clients to move. Requests in flight are still answered."""
         assert self.process.stdin is not None  # noqa: S101 - requested above
         self.process.stdin.close()
@@ -104,19 +115,14 @@ class ChildProcess:
             if not line:
                 return
             if line == HEARTBEAT:
-                self._heartbeat.beat()
+                self.beats += 1
             elif line == LOADER_HANGS:
                 await self._kill_hung("a load step hangs")
                 return
 
     async def _watch(self) -> None:
-        checked_at = time.monotonic()
-        while True:
+        while not self._watchdog.is_hung():  # noqa: ASYNC110 - silence is no event
             await asyncio.sleep(CHECK_EVERY_S)
-            now = time.monotonic()
-            if self._heartbeat.has_stopped(now - checked_at):
-                break
-            checked_at = now
         await self._kill_hung("no heartbeat")
 
     async def _kill_hung(self, reason: str) -> None:
@@ -125,7 +131,7 @@ class ChildProcess:
             "process_hangs",
             child=self.name,
             reason=reason,
-            silent_s=round(self._heartbeat.silent_s),
+            silent_s=round(self._watchdog.silent_s),
             stacks=stacks,
             advice="the process is killed and restarted; no acknowledged event is lost",
         )

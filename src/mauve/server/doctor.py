@@ -29,14 +29,13 @@ from mauve.wiring.bootstrap import (
     RESTORED_COPY,
     check_database_server,
     check_vault,
-    connections_used,
+    control_parts,
     is_copy,
     schema_revisions,
 )
 from mauve.wiring.clickhouse import check_warehouse_server, has_warehouse, warehouse_place
 from mauve.wiring.cluster import accepting_addresses, is_shared, loading_now
-from mauve.wiring.control import control_parts
-from mauve.wiring.databases import open_load_ledger, stored_identity
+from mauve.wiring.databases import open_catalog_database, open_load_ledger, stored_identity
 from mauve.wiring.log import check_log, described_losses, losses, lost_streams, open_log_reader, stream_bytes_max
 from mauve.wiring.maintenance import last_forgotten
 from mauve.wiring.paths import catalog_path, has_data, master_key_path
@@ -60,24 +59,32 @@ class Finding:
     advice: str = ""  # what to do; empty if ok
 
 
+_Result = tuple[bool, str, str]  # whether it is ok, what was found, and what to do if it is not ok
+_Check = Callable[[Settings], _Result]
+
+
 def run_checks(settings: Settings) -> list[Finding]:
     """Run every check, even if some of them fail."""
     if not has_data(settings):
         advice = "check --data, or run 'mauve serve' to create it"
         return [
-            _versions(settings),
+            _run_safely(_versions, settings),
             Finding("data directory", ok=False, detail=f"{settings.data.absolute()} holds no data", advice=advice),
         ]
     reasons = {server: reason for server in _SERVERS if (reason := _reason_against(server, settings)) is not None}
     if _POSTGRESQL not in reasons and settings.database_url is not None and schema_revisions(settings)[0] is None:
-        return [_versions(settings), _not_set_up(settings), *(_unusable(each, reasons[each], {}) for each in reasons)]
+        return [
+            _run_safely(_versions, settings),
+            _not_set_up(settings),
+            *(_unusable(each, reasons[each], {}) for each in reasons),
+        ]
     checks = {check: needs for check, needs in _CHECKS.items() if check not in _checks_left_out(settings)}
     findings = [_run_safely(check, settings) for check, needs in checks.items() if reasons.keys().isdisjoint(needs)]
     findings += [_unusable(server, reason, checks) for server, reason in reasons.items()]
     return [replace(finding, advice="") if finding.ok else finding for finding in findings]
 
 
-def _checks_left_out(settings: Settings) -> frozenset[Callable[[Settings], Finding]]:
+def _checks_left_out(settings: Settings) -> frozenset[_Check]:
     has_server = any(server.url(settings) is not None for server in _SERVERS)
     left_out = (frozenset() if is_shared(settings) else _SHARED_CHECKS) | (_FILE_CHECKS if has_server else frozenset())
     return left_out if settings.database_url is not None else left_out | {_connections}
@@ -124,13 +131,13 @@ def _unusable(server: _Server, reason: str, checks: "_Checks") -> Finding:
     return Finding(server.name, ok=False, detail=detail, advice=reason)
 
 
-def _name_of(check: Callable[[Settings], Finding]) -> str:
+def _name_of(check: _Check) -> str:
     return check.__name__.strip("_").replace("_", " ")
 
 
-def _run_safely(check: Callable[[Settings], Finding], settings: Settings) -> Finding:
+def _run_safely(check: _Check, settings: Settings) -> Finding:
     try:
-        return check(settings)
+        return Finding(_name_of(check), *check(settings))
     except (UnsupportedServerError, ForeignDataError, VaultError) as error:
         return Finding(_name_of(check), ok=False, detail=str(error), advice=str(error))
     except (StoreUnavailableError, OSError) as error:
@@ -140,58 +147,47 @@ def _run_safely(check: Callable[[Settings], Finding], settings: Settings) -> Fin
         return Finding(_name_of(check), ok=False, detail=str(error), advice=advice)
 
 
-def _versions(_settings: Settings) -> Finding:
+def _versions(_settings: Settings) -> _Result:
     python = ".".join(map(str, sys.version_info[:3]))
     engines = ", ".join(f"{name} {version(name)}" for name in ("granian", "httptools", "sqlalchemy", "cryptography"))
     detail = f"mauve {version('mauve')}, Python {python}, SQLite {sqlite3.sqlite_version}, {engines}"
-    return Finding("versions", ok=True, detail=detail)
+    return True, detail, ""
 
 
-def _data_directory(settings: Settings) -> Finding:
+def _data_directory(settings: Settings) -> _Result:
     if not settings.data.exists():
         is_needed = any(server.url(settings) is None for server in _SERVERS)
         advice = "some engines are in files: check --data, or set the address of every server"
-        return Finding("data directory", not is_needed, f"{settings.data} does not exist", advice)
+        return not is_needed, f"{settings.data} does not exist", advice
     mode = stat.S_IMODE(settings.data.stat().st_mode)
     private = mode & 0o077 == 0
-    return Finding(
-        "data directory",
-        private,
-        f"{settings.data.absolute()}, mode {mode:04o}",
-        f"others can read it: chmod 700 {settings.data}",
-    )
+    return private, f"{settings.data.absolute()}, mode {mode:04o}", f"others can read it: chmod 700 {settings.data}"
 
 
-def _master_key(settings: Settings) -> Finding:
+def _master_key(settings: Settings) -> _Result:
     if settings.master_key is not None:
         check_vault(settings)
-        return Finding("master key", ok=True, detail="from MAUVE_MASTER_KEY, decrypts the stored secrets")
+        return True, "from MAUVE_MASTER_KEY, decrypts the stored secrets", ""
     path = master_key_path(settings.data)
     check_vault(settings)
     mode = stat.S_IMODE(path.stat().st_mode)
     private = mode & 0o077 == 0
-    return Finding(
-        "master key",
-        private,
-        f"{path}, mode {mode:04o}, decrypts the stored secrets",
-        f"others can read it: chmod 600 {path}",
-    )
+    return private, f"{path}, mode {mode:04o}, decrypts the stored secrets", f"others can read it: chmod 600 {path}"
 
 
-def _catalog(settings: Settings) -> Finding:
+def _catalog(settings: Settings) -> _Result:
     if is_shared(settings) and is_copy(settings):
-        return Finding("catalog", ok=False, detail="restored or copied from another database", advice=RESTORED_COPY)
+        return False, "restored or copied from another database", RESTORED_COPY
     found, wanted = schema_revisions(settings)
     place = "in a file" if settings.database_url is None else "on PostgreSQL"
-    return Finding(
-        "catalog",
+    return (
         found == wanted or (found is not None and found > wanted and settings.database_url is not None),
         f"{place}, answers, revision {found}",
         "run 'mauve serve' once: it migrates the tables",
     )
 
 
-def _queue(settings: Settings) -> Finding:
+def _queue(settings: Settings) -> _Result:
     with open_load_ledger(settings) as ledger, closing(open_log_reader(settings)) as log:
         is_full = log.largest_stream_bytes() > stream_bytes_max(settings)  # before the positions: trimming comes later
         losses_kept, positions = ledger.log_losses(), ledger.positions()
@@ -222,20 +218,20 @@ def _queue(settings: Settings) -> Finding:
         else "new events count; to clear this finding, delete the rows of these streams from the ledger's dead_letters"
     )
     is_ok = not (is_full or dead_letters or lost or files_lost or lost_on_nats or losses_kept)
-    return Finding("queue", ok=is_ok, detail=detail, advice=advice)
+    return is_ok, detail, advice
 
 
-def _window(settings: Settings) -> Finding:
+def _window(settings: Settings) -> _Result:
     """Report how far back the log reaches: it cannot complete an older backup."""
     with closing(open_log_reader(settings)) as log:
         found = log.reach()
     hours = settings.stream_keep_hours
     reach = "holds every event so far" if found.seconds is None else f"reaches back {found.seconds / 3600:.1f} hours"
     advice = f"it is full in less than {hours} hours: raise MAUVE_BACKLOG_MB, or back up more often"
-    return Finding("window", not found.is_short, f"the log {reach}; loaded events are kept for {hours} hours", advice)
+    return not found.is_short, f"the log {reach}; loaded events are kept for {hours} hours", advice
 
 
-def _loader(settings: Settings) -> Finding:
+def _loader(settings: Settings) -> _Result:
     found = loading_now(settings, SystemClock())
     waits = f"the oldest event has waited {found.waiting_s:.0f} s" if found.waiting_s else "no events are waiting"
     if found.machine is None:
@@ -244,36 +240,36 @@ def _loader(settings: Settings) -> Finding:
         if found.renewed_s_ago < _GAVE_UP_S_MAX:
             detail = f"no machine is loading; one held the lease {found.renewed_s_ago:.0f} s ago and may be failing"
             advice = "look for 'load_failed' in the loaders' logs for the reason; if no loader is running, start one"
-        return Finding("loader", found.waiting_s <= _NOT_LOADED_S_MAX, f"{detail}; {waits}", advice)
+        return found.waiting_s <= _NOT_LOADED_S_MAX, f"{detail}; {waits}", advice
     name = f"this machine, {found.machine}," if found.is_this else f"the machine {found.machine}"
     detail = f"{name} is loading and renewed its lease {found.renewed_s_ago:.0f} s ago; {waits}"
     advice = (
         f"loading is behind or failing: look for 'load_failed' in the log of the machine {found.machine}, "
         "and check the load on ClickHouse"
     )
-    return Finding("loader", found.waiting_s <= _BEHIND_S_MAX, detail, advice)
+    return found.waiting_s <= _BEHIND_S_MAX, detail, advice
 
 
-def _workers(settings: Settings) -> Finding:
+def _workers(settings: Settings) -> _Result:
     found = Counter(accepting_addresses(settings))
     if not found:
         is_served = loading_now(settings, SystemClock()).machine is not None
         advice = "no machine accepts events: start 'mauve serve', or 'mauve serve --role ingest'"
-        return Finding("workers", not is_served, "no process that accepts events is connected to NATS", advice)
+        return not is_served, "no process that accepts events is connected to NATS", advice
     places = ", ".join(f"{count} at {address}" for address, count in sorted(found.items())[:_ADDRESSES_SHOWN_MAX])
     more = "" if len(found) <= _ADDRESSES_SHOWN_MAX else f" and at {len(found) - _ADDRESSES_SHOWN_MAX} other addresses"
-    return Finding("workers", ok=True, detail=f"{found.total()} processes accept events: {places}{more}")
+    return True, f"{found.total()} processes accept events: {places}{more}", ""
 
 
-def _warehouse(settings: Settings) -> Finding:
+def _warehouse(settings: Settings) -> _Result:
     place = warehouse_place(settings)
     if has_warehouse(settings, stored_identity(settings)):
-        return Finding("warehouse", ok=True, detail=place)
+        return True, place, ""
     advice = "name the database of this installation in MAUVE_WAREHOUSE_URL, or run 'mauve serve' to create the tables"
-    return Finding("warehouse", ok=False, detail=f"{place}, in an empty database", advice=advice)
+    return False, f"{place}, in an empty database", advice
 
 
-def _raw_events(settings: Settings) -> Finding:
+def _raw_events(settings: Settings) -> _Result:
     now_ms, days = SystemClock().now_ms(), settings.raw_retention_days
     with control_parts(settings) as parts:
         last = last_forgotten(parts)
@@ -282,13 +278,13 @@ def _raw_events(settings: Settings) -> Finding:
     is_overdue = days and (last is None or last.before < first_day_kept(now_ms, days + 1).isoformat())
     is_running = holder_of(settings.data) is not None
     advice = "the service anonymizes them at startup and daily: set MAUVE_RAW_RETENTION_DAYS for it, too"
-    return Finding("raw events", ok=not (is_overdue and is_running), detail=detail, advice=advice)
+    return not (is_overdue and is_running), detail, advice
 
 
-def _backups(settings: Settings) -> Finding:
+def _backups(settings: Settings) -> _Result:
     every_s = settings.backup.every_s
     if every_s is None:
-        return Finding("backups", ok=True, detail="not made by the service; MAUVE_BACKUP_EVERY is not set")
+        return True, "not made by the service; MAUVE_BACKUP_EVERY is not set", ""
     with control_parts(settings) as parts:
         state = backup_state(parts)
     now_ms = SystemClock().now_ms()
@@ -296,61 +292,51 @@ def _backups(settings: Settings) -> Finding:
     last = "none so far" if age_s is None else f"the last is {age_s / 3600:.1f} hours old: {state.place}"
     failed = f"; failed {state.failures} times since: {state.reason}" if state.failures else ""
     advice = "fix the reason, then run 'mauve backup'" if failed else "start 'mauve serve': it makes one immediately"
-    return Finding("backups", not failed and not is_late(state, every_s * 1000, now_ms), f"{last}{failed}", advice)
+    return not failed and not is_late(state, every_s * 1000, now_ms), f"{last}{failed}", advice
 
 
-def _clock(settings: Settings) -> Finding:
+def _clock(settings: Settings) -> _Result:
     now_ms = SystemClock().now_ms()
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     with control_parts(settings) as parts:
         newest_ms = max((organization.created_at for organization in parts.catalog.organizations.list_all()), default=0)
     ok = now.year >= _EARLIEST_YEAR and newest_ms <= now_ms + _CLOCK_DRIFT_MS_MAX
-    return Finding(
-        "clock",
-        ok,
-        now.isoformat(timespec="seconds"),
-        "the clock is slow: correct it, and synchronize it with NTP",
-    )
+    return ok, now.isoformat(timespec="seconds"), "the clock is slow: correct it, and synchronize it with NTP"
 
 
-def _disk(settings: Settings) -> Finding:
+def _disk(settings: Settings) -> _Result:
     existing = next(path for path in (settings.data.absolute(), *settings.data.absolute().parents) if path.exists())
     free = shutil.disk_usage(existing).free
-    return Finding(
-        "disk",
-        free >= _DISK_FREE_BYTES_MIN,
-        f"{free / 1024**3:.1f} GiB free",
-        "free at least 1 GiB, or move the data",
-    )
+    return free >= _DISK_FREE_BYTES_MIN, f"{free / 1024**3:.1f} GiB free", "free at least 1 GiB, or move the data"
 
 
-def _connections(settings: Settings) -> Finding:
-    used, allowed = connections_used(settings)
+def _connections(settings: Settings) -> _Result:
+    with closing(open_catalog_database(settings)) as database:
+        used, allowed = database.connections()
     detail = f"{used} of {allowed} connections to PostgreSQL in use by all programs"
     advice = "raise PostgreSQL's max_connections, or stop other programs that connect to it"
-    return Finding("connections", used <= _CONNECTIONS_SHARE_MAX * allowed, detail, advice)
+    return used <= _CONNECTIONS_SHARE_MAX * allowed, detail, advice
 
 
-def _server(settings: Settings) -> Finding:
+def _server(settings: Settings) -> _Result:
     holder = holder_of(settings.data)
     if holder is None:
         gone = gone_holder(settings.data)
         left = "" if gone is None else f"; process {gone.pid} was killed and left serve.lock behind, which is harmless"
-        return Finding("server", ok=True, detail=f"no service runs on this directory{left}")
+        return True, f"no service runs on this directory{left}", ""
     try:
         with urllib.request.urlopen(f"{holder.url}/readyz", timeout=_HTTP_TIMEOUT_S) as reply:  # noqa: S310 - our own address
             detail = reply.read().decode()
-            return Finding("server", ok=True, detail=f"process {holder.pid} at {holder.url}: {detail}")
+            return True, f"process {holder.pid} at {holder.url}: {detail}", ""
     except (urllib.error.URLError, OSError) as error:
-        return Finding(
-            "server",
-            ok=False,
-            detail=f"process {holder.pid} at {holder.url}: {error}",
-            advice="check its log; restart it if it does not recover",
+        return (
+            False,
+            f"process {holder.pid} at {holder.url}: {error}",
+            "check its log; restart it if it does not recover",
         )
 
 
-_Checks = Mapping[Callable[[Settings], Finding], tuple[_Server, ...]]
+_Checks = Mapping[_Check, tuple[_Server, ...]]
 _CHECKS: Final[_Checks] = {
     _versions: (),
     _data_directory: (),

@@ -1,29 +1,24 @@
 """The loader and the warehouse jobs: part of the core, or a separate process."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import closing
+from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.load.lease import TRY_EVERY_S
 from mauve.load.runner import LoadMetrics, LoadRunner
 from mauve.maintenance.retention import CHECK_EVERY_S
 from mauve.server.admin_socket import AdminSocket
-from mauve.server.app import HealthApp, is_reachable
+from mauve.server.app import ProbesApp, is_reachable
 from mauve.server.asgi_server import AsgiServer
-from mauve.server.child import expose_metrics, finished, repeat, serve_until_stopped
-from mauve.server.child_protocol import ChildConfig, Ready
-from mauve.server.engine_gauges import CHECK_EVERY_S as ENGINES_EVERY_S
-from mauve.server.engine_gauges import EngineGauges
-from mauve.server.heartbeat import LoadWatch
-from mauve.server.preparation import Preparation
-from mauve.server.request_guard import RequestGuard
-from mauve.web.health import Drain
-from mauve.wiring.control import control_parts
+from mauve.server.child import Child, repeat
+from mauve.server.child_protocol import Watchdog
+from mauve.web.health import Probes
+from mauve.wiring.bootstrap import control_parts
 from mauve.wiring.databases import open_load_ledger
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader
 from mauve.wiring.maintenance import retention
@@ -32,21 +27,20 @@ from mauve.wiring.warehouse import open_load_parts, ping_warehouse
 log = structlog.get_logger()
 
 
-def start_loading(settings: Settings, parts: ControlParts, loading: LoadRunner) -> list[asyncio.Task[None]]:
-    """Start loading events and anonymizing old ones."""
+def loading_jobs(settings: Settings, parts: ControlParts, loading: LoadRunner) -> list[Coroutine[Any, Any, None]]:
+    """Return the jobs that load events and anonymize old ones."""
     # Twice as often as promised: an event may just miss a step and wait for the next.
     every_s = settings.flush_s / 2
     if settings.database_url is not None:
         every_s = min(every_s, TRY_EVERY_S)
     forgetting = retention(settings, parts)
-    jobs = [
+    return [
         repeat(every_s, loading.step, "load_failed"),
         repeat(CHECK_EVERY_S, forgetting.forget_if_due, "raw_events_not_forgotten"),
     ]
-    return [asyncio.create_task(job) for job in jobs]
 
 
-def end_turn(loading: LoadRunner) -> None:
+def release_lease(loading: LoadRunner) -> None:
     """Stop loading and release the lease immediately: another machine takes over while this one finishes."""
     loading.stop()
     ending = asyncio.get_running_loop().run_in_executor(None, loading.step)
@@ -59,33 +53,22 @@ def _log_failure(ending: asyncio.Future[None]) -> None:
         log.error("lease_not_released", advice="another loader takes over when it expires", exc_info=error)
 
 
-async def run(config: ChildConfig) -> None:
-    settings = config.settings()
-    preparation = Preparation(config, settings)
-    registry = CollectorRegistry()
-    expose_metrics(settings, 0, registry)
-    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(registry))
+async def run(child: Child) -> None:
+    settings = child.settings
+    loading = LoadRunner(lambda: open_load_parts(settings), LoadMetrics(child.registry))
     with control_parts(settings) as parts:
         engines = _engines(settings, parts, loading)
-        gauges = EngineGauges(registry, engines)
-        background = [
-            *start_loading(settings, parts, loading),
-            asyncio.create_task(repeat(ENGINES_EVERY_S, gauges.refresh, "engines_not_checked")),
-        ]
+        child.start(*loading_jobs(settings, parts, loading))
         admin_socket = AdminSocket(settings, loading)
         await admin_socket.open()
-        drain = Drain(settings.drain_s)
-        app = HealthApp(engines, loading.status, drain)
-        await serve_until_stopped(
-            AsgiServer(RequestGuard(app, settings.connections_per_address, drain), (config.host, config.port)),
-            Ready(is_prepared=preparation.is_done),
-            failure=lambda: preparation.failure,
-            on_stop=lambda: end_turn(loading),
-            drain=drain,
-            is_loader_hung=LoadWatch(settings.load_hang_s, loading.work).is_hung,
+        await child.serve(
+            AsgiServer(ProbesApp(Probes(engines, child.drain, loading.status)), settings, child.drain),
+            engines,
+            on_stop=lambda: release_lease(loading),
+            is_loader_hung=Watchdog(settings.load_hang_s, loading.work).is_hung,
         )
         await admin_socket.close()
-        await finished(background)
+        await child.finish()
     loading.close()
 
 

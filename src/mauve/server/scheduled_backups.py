@@ -3,22 +3,21 @@
 A separate process does not slow down the core, and ends with it, even if the core is killed.
 """
 
-import asyncio
 import os
 import random
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import IO, Final
+from typing import IO, Any, Final
 
 import msgspec
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.core.clock import Clock
 from mauve.maintenance.backup_schedule import (
     BackupState,
@@ -41,16 +40,16 @@ _made: Final = msgspec.json.Decoder(Made)
 log = structlog.get_logger()
 
 
-def start_backups(
+def backup_jobs(
     settings: Settings, parts: ControlParts, process: "BackupProcess", registry: CollectorRegistry
-) -> list[asyncio.Task[None]]:
-    """Start scheduled backups, if configured."""
+) -> list[Coroutine[Any, Any, None]]:
+    """Return the job that makes scheduled backups, if configured."""
     if settings.backup.every_s is None:
         return []
     load, save = partial(backup_state, parts), partial(save_backup_state, parts)
     schedule = Schedule(settings.backup.url or "", settings.backup.every_s * 1000)
     backups = ScheduledBackups(schedule, process.run, parts.clock, load=load, save=save, registry=registry)
-    return [asyncio.create_task(repeat(CHECK_EVERY_S, backups.back_up_if_due, "backup_not_begun"))]
+    return [repeat(CHECK_EVERY_S, backups.back_up_if_due, "backup_not_begun")]
 
 
 class BackupProcess:

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import IO, Final
 
 import msgspec
@@ -52,23 +52,6 @@ _ROLES_WITH_WORKERS: Final = ("all", "ingest")
 log = structlog.get_logger()
 
 
-@dataclass(frozen=True, slots=True)
-class Addresses:
-    """The service's addresses, with actual port numbers instead of 0."""
-
-    host: str
-    port: int | None  # None: this role does not listen there
-    ingest_port: int | None
-
-    @property
-    def url(self) -> str:
-        return http_url(self.host, self.port or self.ingest_port or 0)
-
-    @property
-    def ingest_url(self) -> str | None:
-        return None if self.ingest_port is None else http_url(self.host, self.ingest_port)
-
-
 class Running(msgspec.Struct, frozen=True):
     """The output of `mauve serve` once the service is ready."""
 
@@ -92,27 +75,30 @@ def serve(settings: Settings, announce: Callable[[Running], None]) -> None:
 
 def _serve(settings: Settings, lock: IO[bytes], announce: Callable[[Running], None]) -> None:
     with ExitStack() as reserved:
-        port = ingest_port = None
         if settings.role != "ingest":
             taken = reserved.enter_context(_reserved(settings.host, settings.port, "--port or MAUVE_PORT"))
-            host, port = taken.getsockname()[:2]
+            host, port = taken.getsockname()[:2]  # the actual port instead of 0
+            settings = replace(settings, host=host, port=port)
         if settings.role in _ROLES_WITH_WORKERS:
             option = "--ingest-port or MAUVE_INGEST_PORT"
-            if port is not None and port == settings.ingest_port:
+            if settings.role != "ingest" and settings.port == settings.ingest_port:
                 raise ServeRefusedError(f"port {port} is both the main port and the ingest port: change {option}")
             taken = reserved.enter_context(_reserved(settings.host, settings.ingest_port, option))
-            host, ingest_port = taken.getsockname()[:2]
-        addresses = Addresses(host, port, ingest_port)
-        record_holder(lock, Holder(os.getpid(), addresses.url, settings.public_url or addresses.url))
-        asyncio.run(Supervisor(settings, addresses, lock, announce).run())
+            host, port = taken.getsockname()[:2]
+            settings = replace(settings, host=host, ingest_port=port)
+        url = _url(settings)
+        record_holder(lock, Holder(os.getpid(), url, settings.public_url or url))
+        asyncio.run(Supervisor(settings, lock, announce).run())
+
+
+def _url(settings: Settings) -> str:
+    """Return the address of the main port, or of the ingest port if that is the only one."""
+    return http_url(settings.host, settings.ingest_port if settings.role == "ingest" else settings.port)
 
 
 class Supervisor:
-    def __init__(
-        self, settings: Settings, addresses: Addresses, lock: IO[bytes], announce: Callable[[Running], None]
-    ) -> None:
-        self._settings = settings
-        self._addresses = addresses
+    def __init__(self, settings: Settings, lock: IO[bytes], announce: Callable[[Running], None]) -> None:
+        self._settings = settings  # with actual port numbers
         self._lock = lock
         self._announce = announce
         self._stopping = asyncio.Event()
@@ -134,19 +120,19 @@ class Supervisor:
             await asyncio.gather(self._keep_running(first, is_first=not is_prepared), *keeping)
         finally:
             if not self._stopping.is_set():  # A process was refused before the service was in use.
-                self._stop_at_once()
+                self._cut_drain_short()
             await self._stop_children()
             reaping.cancel()
 
     def _request_stop(self) -> None:
         """Stop; on a second request, do not wait for clients to move to other machines."""
         if self._stopping.is_set():
-            self._stop_at_once()
+            self._cut_drain_short()
         self._stopping.set()
 
-    def _stop_at_once(self) -> None:
+    def _cut_drain_short(self) -> None:
         for child in self._running.values():
-            child.stop_at_once()
+            child.cut_drain_short()
 
     def _pids(self) -> set[int]:
         return {child.process.pid for child in self._running.values()}
@@ -200,13 +186,15 @@ class Supervisor:
         return None if self._stopping.is_set() else report.result()
 
     def _running_at(self, ready: Ready) -> Running:
-        base = self._settings.public_url or self._addresses.url
+        settings, url = self._settings, _url(self._settings)
+        has_workers = settings.role in _ROLES_WITH_WORKERS
+        base = (settings.public_url or url).rstrip("/")
         return Running(
-            url=self._addresses.url,
-            ingest_url=self._addresses.ingest_url,
-            data=str(self._settings.data.absolute()),
-            setup_link=None if ready.setup_path is None else base.rstrip("/") + ready.setup_path,
-            role=self._settings.role,
+            url=url,
+            ingest_url=http_url(settings.host, settings.ingest_port) if has_workers else None,
+            data=str(settings.data.absolute()),
+            setup_link=None if ready.setup_path is None else base + ready.setup_path,
+            role=settings.role,
             setup_link_printed_by=ready.setup_link_printed_by,
         )
 
@@ -228,9 +216,9 @@ class Supervisor:
             role=role,
             number=number,
             data=str(self._settings.data.absolute()),
-            host=self._addresses.host,
-            port=self._addresses.port or 0,
-            ingest_port=self._addresses.ingest_port or 0,
+            host=self._settings.host,
+            port=self._settings.port,
+            ingest_port=self._settings.ingest_port,
         )
 
     async def _first_of(self, *awaitables: Awaitable[object]) -> None:

@@ -13,7 +13,6 @@ class DeliveryResult(StrEnum):
     CONFLICT = "conflict"  # a payment whose id belongs to another payment; the first one is kept
     UNUSABLE = "unusable"  # a type that we record, with content that cannot be recorded
     SUSPENDED = "suspended"  # acknowledged but not stored, because the organization is suspended
-    REFUSED = "refused"  # not signed with the project's secret: counted, not stored
 
 
 @dataclass(frozen=True, slots=True)

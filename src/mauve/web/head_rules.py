@@ -54,7 +54,7 @@ def flaw_in(version: str, hosts: Sequence[bytes], lengths: Sequence[bytes], codi
             return HOST_MISSING
     elif len(host) > _HOST_BYTES_MAX or not _is_host(host):
         return HOST_INVALID
-    if lengths and (len(lengths) > 1 or not _is_length(lengths[0])):
+    if lengths and (len(lengths) > 1 or len(lengths[0]) > LENGTH_DIGITS_MAX or not lengths[0].isdigit()):
         return LENGTH_INVALID
     return _flaw_in_coding(version, lengths, codings) if codings else None
 
@@ -65,10 +65,6 @@ def _flaw_in_coding(version: str, lengths: Sequence[bytes], codings: Sequence[by
     if version == "1.0":
         return CODING_TOO_NEW
     return None if len(codings) == 1 and codings[0].strip().lower() == b"chunked" else CODING_UNKNOWN
-
-
-def _is_length(value: bytes) -> bool:
-    return len(value) <= LENGTH_DIGITS_MAX and value.isdigit()
 
 
 # Nearly all requests name the same few hosts.

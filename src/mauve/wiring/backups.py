@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from mauve.config import BackupSettings, Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.maintenance.backup_schedule import BackupState
 from mauve.maintenance.encryption import BackupKeys
 from mauve.maintenance.errors import MaintenanceRefusedError

@@ -1,12 +1,17 @@
-"""Wires an installation: migrate its tables, create or check its master key and its identity."""
+"""Wires an installation: migrate its tables, check its master key and identity, open its control plane."""
 
 import hmac
 import secrets
-from contextlib import closing, nullcontext, suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, nullcontext, suppress
 from typing import Final
 
+from mauve.access.uses import CredentialUses
 from mauve.access.vault import Vault, VaultError, new_master_key
 from mauve.config import Settings
+from mauve.control import ControlParts
+from mauve.core.clock import Clock, SystemClock
+from mauve.core.ids import SystemRandomness
 from mauve.core.secret import Secret
 from mauve.stores import ForeignDataError, StoreUnavailableError, UnsupportedServerError
 from mauve.stores.catalog.catalog import Catalog, is_restored_copy, mark_original
@@ -16,7 +21,7 @@ from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer, current_r
 from mauve.stores.warehouse import WarehouseUnavailableError
 from mauve.stores.warehouse.server.schema import SCHEMA_VERSION
 from mauve.wiring.clickhouse import prepare_warehouse
-from mauve.wiring.cluster import has_servers, is_shared
+from mauve.wiring.cluster import check_owner, has_servers, is_shared, settle_owner
 from mauve.wiring.databases import (
     IDENTITY,
     MAINTENANCE_STATEMENT_S,
@@ -24,7 +29,6 @@ from mauve.wiring.databases import (
     open_ledger_database,
 )
 from mauve.wiring.log import prepare_log
-from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, master_key_path, moved_path, served_path
 from mauve.wiring.upgrade import upgrade
 
@@ -35,12 +39,46 @@ RESTORED_COPY: Final = (
 )
 
 
-def prepare(settings: Settings) -> None:
+@contextmanager
+def control_parts(settings: Settings, clock: Clock | None = None) -> Iterator[ControlParts]:
+    """Open the parts of the control plane, on a prepared data directory."""
+    with closing(open_catalog_database(settings)) as database:
+        catalog = Catalog(database)
+        yield ControlParts(
+            catalog=catalog,
+            vault=open_vault(settings),
+            clock=clock or SystemClock(),
+            randomness=SystemRandomness(),
+            uses=CredentialUses(catalog.tokens, catalog.keys),
+            quotas=settings.quotas,
+        )
+
+
+def prepare(settings: Settings, *, needs_every_server: bool = True, may_be_copy: bool = False) -> None:
     """Make the data directory private, give it a master key, and migrate its tables to this release.
 
-    Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached.
+    Create or check what the installation has on servers; refuse servers that are unsafe or cannot be reached. Without
+    `needs_every_server`, those for events may be down. With `may_be_copy`, the database may be a restored copy that is
+    not reconciled yet.
     """
-    _prepare(settings, needs_every_server=True)
+    identity, is_new = _prepare_databases(settings)
+    try:
+        with closing(open_catalog_database(settings)) as database:
+            if not may_be_copy:
+                _refuse_restored_copy(settings, database)
+            installation = Catalog(database).installation
+            check_owner(settings, installation)
+            # The warehouse first: if it has to be moved, nothing else may have changed.
+            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
+                prepare_warehouse(settings, identity, installation)
+            if needs_every_server or settings.stream_url is None:
+                prepare_log(settings, identity, installation)
+            if needs_every_server:
+                settle_owner(settings, installation)
+    except BaseException:
+        if is_new:
+            _remove_databases(settings)  # A refused or interrupted start must leave nothing to move.
+        raise
 
 
 def prepare_unless_down(settings: Settings) -> str | None:
@@ -78,37 +116,6 @@ def _served_note(settings: Settings) -> bytes:
     noted = "\n".join("" if url is None else url.reveal() for url in urls) + "\n".join(versions)
     key = "" if settings.master_key is None else settings.master_key.reveal()
     return hmac.digest(key.encode(), noted.encode(), "sha256").hex().encode() + b"\n"
-
-
-def prepare_restored(settings: Settings) -> None:
-    """Like `prepare`, for a database that was restored from a dump and is not reconciled yet."""
-    _prepare(settings, needs_every_server=True, may_be_copy=True)
-
-
-def prepare_for_command(settings: Settings) -> None:
-    """Like `prepare`, for a command that changes only the catalog: the servers for events may be down."""
-    _prepare(settings, needs_every_server=False)
-
-
-def _prepare(settings: Settings, *, needs_every_server: bool, may_be_copy: bool = False) -> None:
-    identity, is_new = _prepare_databases(settings)
-    try:
-        with closing(open_catalog_database(settings)) as database:
-            if not may_be_copy:
-                _refuse_restored_copy(settings, database)
-            installation = Catalog(database).installation
-            check_owner(settings, installation)
-            # The warehouse first: if it has to be moved, nothing else may have changed.
-            with nullcontext() if needs_every_server else suppress(UnsupportedServerError):
-                prepare_warehouse(settings, identity, installation)
-            if needs_every_server or settings.stream_url is None:
-                prepare_log(settings, identity, installation)
-            if needs_every_server:
-                settle_owner(settings, installation)
-    except BaseException:
-        if is_new:
-            _remove_databases(settings)  # A refused or interrupted start must leave nothing to move.
-        raise
 
 
 def _refuse_restored_copy(settings: Settings, catalog: Database) -> None:
@@ -185,12 +192,6 @@ def check_database_server(settings: Settings) -> None:
     if settings.database_url is not None:
         with closing(open_catalog_database(settings)) as database:
             check_server(database)
-
-
-def connections_used(settings: Settings) -> tuple[int, int]:
-    """Return the number of connections to the PostgreSQL server, and its limit."""
-    with closing(open_catalog_database(settings)) as database:
-        return database.connections()
 
 
 def check_server(database: Database) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import Final, TypeVar
@@ -13,26 +13,50 @@ from mauve.access.event_caps import EventCaps
 from mauve.access.keyring import CURRENT_S, Keyring
 from mauve.config import Settings
 from mauve.core.clock import Clock, SystemClock
-from mauve.ingest.counters import IngestCounters
-from mauve.ingest.dependencies import IngestParts
+from mauve.ingest import IngestParts
 from mauve.ingest.publishable import PublishableLimits
+from mauve.ingest.stats import IngestCounters
 from mauve.overload.admission import Admission, ByteBudget, LoopFairness
 from mauve.stores.catalog.published import CHANNEL, Published
 from mauve.stores.data_directory import has_room
 from mauve.stores.ledger.group_commit import GroupedLedger
 from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.ledger.writer import LedgerWriter
+from mauve.stores.limits.accepted import AcceptedExchange, FileAcceptedCounts
+from mauve.stores.limits.presence import Presence, beat_in_files
+from mauve.stores.sql.processes import SqlAcceptedCounts, beat_in_database
 from mauve.wiring.bootstrap import open_vault
-from mauve.wiring.cluster import is_shared
+from mauve.wiring.cluster import is_shared, machine_of
 from mauve.wiring.databases import open_catalog_database, open_ledger_database
 from mauve.wiring.log import open_log_writer
-from mauve.wiring.paths import snapshot_path
-from mauve.wiring.processes import open_accepted_exchange, open_presence
+from mauve.wiring.paths import accepted_path, snapshot_path
 
 _POLL_STATEMENT_S: Final = 2.0
 _BODIES_BYTES_MAX: Final = 12 * 1024 * 1024
-
 T = TypeVar("T")
+
+
+@contextmanager
+def open_accepted_exchange(settings: Settings, process: int) -> Iterator[AcceptedExchange]:
+    if settings.stream_url is None:
+        yield FileAcceptedCounts(accepted_path(settings.data), process)
+        return
+    with closing(open_catalog_database(settings)) as database:
+        yield SqlAcceptedCounts(database, f"{machine_of(settings)}.{process}")
+
+
+@contextmanager
+def open_presence(settings: Settings, process: int) -> Iterator[Callable[[], int]]:
+    """Yield a function that records a use of a shared limit and counts the processes of all machines that use it."""
+    if settings.stream_url is None:
+        beat = partial(beat_in_files, accepted_path(settings.data), process)
+        with closing(Presence(beat, is_local=True)) as presence:
+            yield presence.use
+        return
+    with closing(open_catalog_database(settings)) as database:
+        beat = partial(beat_in_database, database, f"{machine_of(settings)}.{process}")
+        with closing(Presence(beat, is_local=False)) as presence:
+            yield presence.use
 
 
 @asynccontextmanager
@@ -60,7 +84,7 @@ async def ingest_parts(
                     log=log,
                     ledger=ledger,
                     has_room=lambda: settings.database_url is not None or has_room(settings.data),
-                    publishable_limits=PublishableLimits.of_rates(
+                    publishable_limits=PublishableLimits(
                         settings.publishable_events_per_s, settings.publishable_bytes_per_s, share_use
                     ),
                     vault=vault,

@@ -1,20 +1,24 @@
-"""Wires maintenance: erasure and retention on every engine, backup and restore on the embedded ones."""
+"""Wires maintenance: export, import, erasure and retention on every engine, backup and restore on embedded ones."""
 
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.maintenance.backup import BackupSources, LoaderPause
 from mauve.maintenance.disk_space import bytes_in
 from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.restore import RestoreSteps
 from mauve.maintenance.retention import Forgotten, Retention
+from mauve.stores.export import EventExport
+from mauve.stores.imports import ImportWarehouse
+from mauve.stores.ledger.export import LedgerExport
+from mauve.stores.ledger.imports import ImportLedger
 from mauve.stores.ledger.maintenance import LedgerMaintenance
 from mauve.stores.log.files.maintenance import copy_unloaded
 from mauve.stores.maintenance import Frozen, WarehouseMaintenance
@@ -22,26 +26,76 @@ from mauve.stores.sql.copy import SqliteSnapshot
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import CATALOG, LEDGER, check_not_newer
 from mauve.stores.warehouse.chdb import ChdbConnection
+from mauve.stores.warehouse.export import ClickHouseEventExport
 from mauve.stores.warehouse.maintenance import ChdbMaintenance, RowMaintenance
-from mauve.stores.warehouse.schema import FROZEN_FOLDER, KEPT_TABLES
-from mauve.stores.warehouse.server.server import address_from, open_for_maintenance
+from mauve.stores.warehouse.schema import FROZEN_FOLDER, KEPT_TABLES, TABLES
+from mauve.stores.warehouse.server.server import ServerAddress, address_from, open_for_maintenance
 from mauve.wiring.cluster import is_shared
 from mauve.wiring.databases import MAINTENANCE_STATEMENT_S, open_ledger_database, open_load_ledger
 from mauve.wiring.log import open_log_reader
 from mauve.wiring.paths import (
     backup_drafts_path,
     catalog_path,
-    imported_rows_path,
     ledger_path,
     log_path,
     master_key_path,
     warehouse_path,
 )
 
+if TYPE_CHECKING:
+    from mauve.stores.warehouse.imports import ServerImports
+
 _FORGOTTEN_FACT: Final = "raw_events_forgotten"
 _forgotten: Final = msgspec.json.Decoder(Forgotten)
 _BUSY_TIMEOUT_S: Final = 5.0
 _OWN_BACKUPS: Final = "the warehouse is on ClickHouse: use ClickHouse's own BACKUP and RESTORE for it"
+
+
+@contextmanager
+def open_import_ledger(settings: Settings) -> Iterator[ImportLedger]:
+    database = open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S)
+    with closing(ImportLedger(database)) as ledger:
+        yield ledger
+
+
+@contextmanager
+def open_import_warehouse(settings: Settings) -> Iterator[ImportWarehouse]:
+    """Open the warehouse for imports: on a server, in the core, or while no service runs."""
+    from mauve.stores.warehouse.imports import EmbeddedImports  # noqa: PLC0415 - pyarrow is slow to import
+
+    if settings.warehouse_url is None:
+        with closing(open_embedded_warehouse(settings)) as connection:
+            yield EmbeddedImports(connection)
+        return
+    with open_server_imports(address_from(settings.warehouse_url)) as warehouse:
+        yield warehouse
+
+
+@contextmanager
+def open_server_imports(address: ServerAddress) -> Iterator["ServerImports"]:
+    from mauve.stores.warehouse.imports import ServerImports  # noqa: PLC0415 - pyarrow is slow to import
+
+    with closing(open_for_maintenance(address)) as server:
+        yield ServerImports(server, is_replicated=address.cluster is not None)
+
+
+def open_event_export(settings: Settings) -> EventExport:
+    """Open the warehouse for an export: on a server, in the core, or while no service runs."""
+    if settings.warehouse_url is not None:
+        return ClickHouseEventExport(open_for_maintenance(address_from(settings.warehouse_url)))
+    return ClickHouseEventExport(open_embedded_warehouse(settings))
+
+
+def open_embedded_warehouse(settings: Settings) -> ChdbConnection:
+    """Open the warehouse with its tables, in the process that loads or while no service runs."""
+    connection = ChdbConnection(warehouse_path(settings.data))
+    for statement in TABLES:  # It may open before the loader does.
+        connection.run(statement)
+    return connection
+
+
+def open_ledger_export(settings: Settings) -> LedgerExport:
+    return LedgerExport(open_ledger_database(settings, statement_s=MAINTENANCE_STATEMENT_S))
 
 
 class ServerMaintenance(RowMaintenance):
@@ -69,32 +123,18 @@ def _open_embedded_maintenance(data: Path) -> WarehouseMaintenance:
     return ChdbMaintenance(ChdbConnection(path), path)
 
 
-class OfflinePause:
-    """A pause without a service: no loader runs, and nothing else can release the frozen files."""
-
-    def __init__(self, warehouse: WarehouseMaintenance) -> None:
-        self.frozen = warehouse.freeze()
-
-    def resume(self) -> None:
-        pass
-
-    def release(self) -> None:
-        pass
-
-
 @contextmanager
 def offline_pause(settings: Settings) -> Iterator[LoaderPause]:
     """Freeze the warehouse while no service runs."""
     with closing(open_warehouse_maintenance(settings)) as warehouse:
         try:
-            yield OfflinePause(warehouse)
+            yield LoaderPause(warehouse.freeze(), lambda: None, lambda: None)
         finally:
             warehouse.thaw()
 
 
 def drop_frozen(settings: Settings) -> None:
-    """Remove the leftovers of an interrupted backup or import."""
-    shutil.rmtree(imported_rows_path(settings.data), ignore_errors=True)
+    """Remove the leftovers of an interrupted backup."""
     shutil.rmtree(backup_drafts_path(settings.data), ignore_errors=True)
     shutil.rmtree(warehouse_path(settings.data) / FROZEN_FOLDER, ignore_errors=True)
 

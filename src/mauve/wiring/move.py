@@ -45,6 +45,7 @@ from mauve.stores.warehouse.server.server import address_from, open_for_maintena
 from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from mauve.wiring.bootstrap import check_server, prepare_databases
 from mauve.wiring.clickhouse import holds_rows, is_on_server, note_server
+from mauve.wiring.cluster import check_owner, settle_owner
 from mauve.wiring.databases import (
     MAINTENANCE_STATEMENT_S,
     identity_of,
@@ -53,7 +54,6 @@ from mauve.wiring.databases import (
     open_load_ledger,
 )
 from mauve.wiring.log import check_log, has_local_log, open_log_reader
-from mauve.wiring.machine import check_owner, settle_owner
 from mauve.wiring.paths import catalog_path, identity_path, ledger_path, log_path, moved_path, warehouse_path
 from mauve.wiring.warehouse import open_load_parts
 
@@ -64,7 +64,7 @@ _NAMES_MAX: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _ServerMove:
     """The data that moves to one server."""
 
     stores: Sequence[Store]
@@ -90,18 +90,18 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
             progress.begin("loading the local log", 1)
             _drain_log(source if is_on_server(facts) else replace(source, warehouse_url=None))
             progress.add(1)
-        parts = []
+        moves: list[_ServerMove] = []
         if moves_database:
-            parts.append(opened.enter_context(_database_part(source, settings, catalog)))
+            moves.append(opened.enter_context(_database_move(source, settings, catalog)))
         moves_warehouse = _moves_warehouse(settings)
         if moves_warehouse and settings.warehouse_url is not None:
             identity = identity_of(catalog) or ""
-            parts.append(opened.enter_context(_warehouse_part(settings.data, settings.warehouse_url, identity)))
+            moves.append(opened.enter_context(_warehouse_move(settings.data, settings.warehouse_url, identity)))
         every_project = _projects(catalog)
 
         def switch() -> None:
-            for part in parts:
-                part.switch()
+            for move_ in moves:
+                move_.switch()
             with closing(_catalog(settings)) as used:
                 installation = Catalog(used).installation
                 if moves_warehouse:
@@ -111,8 +111,8 @@ def move_to_servers(settings: Settings, progress: Progress) -> Moved:
                 log_path(settings.data).rename(moved_path(log_path(settings.data)))
 
         return move(
-            [store for part in parts for store in part.stores],
-            lambda: [each for part in parts for each in _comparisons(part, every_project)],
+            [store for move_ in moves for store in move_.stores],
+            lambda: [each for move_ in moves for each in _comparisons(move_, every_project)],
             switch,
             progress,
         )
@@ -149,16 +149,16 @@ def _projects(catalog: Database) -> list[str]:
         return list(tx.execute(sa.select(projects.c.public_id).order_by(projects.c.public_id)).scalars())
 
 
-def _comparisons(part: _Part, every_project: Sequence[str]) -> list[Comparison]:
+def _comparisons(move_: _ServerMove, every_project: Sequence[str]) -> list[Comparison]:
     """Compare every project's metrics over all days."""
     window = Window(_EARLIEST, today_at(SystemClock().now_ms()) + timedelta(days=1))
     return [
         Comparison(
             f"{metric} of {project}",
-            partial(_read_patiently, read, part.before, project, window),
-            partial(_read_patiently, read, part.after, project, window),
+            partial(_read_patiently, read, move_.before, project, window),
+            partial(_read_patiently, read, move_.after, project, window),
         )
-        for project, (metric, read) in product(every_project, part.reads.items())
+        for project, (metric, read) in product(every_project, move_.reads.items())
     ]
 
 
@@ -184,7 +184,7 @@ _MONEY: Final = {
 
 
 @contextmanager
-def _database_part(source: Settings, target: Settings, catalog: Database) -> Iterator[_Part]:
+def _database_move(source: Settings, target: Settings, catalog: Database) -> Iterator[_ServerMove]:
     with (
         closing(_ledger(source)) as ledger,
         closing(_catalog(target)) as new_catalog,
@@ -194,7 +194,7 @@ def _database_part(source: Settings, target: Settings, catalog: Database) -> Ite
         _check_target(catalog, new_catalog, new_ledger)
         migrate(new_catalog, CATALOG)
         migrate(new_ledger, LEDGER)
-        yield _Part(
+        yield _ServerMove(
             [
                 _store("catalog", catalog, new_catalog, catalog_metadata.sorted_tables),
                 _store("ledger", ledger, new_ledger, ledger_metadata.sorted_tables),
@@ -246,7 +246,7 @@ _EVENTS: Final = {
 
 
 @contextmanager
-def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
+def _warehouse_move(data: Path, url: Secret, identity: str) -> Iterator[_ServerMove]:
     address, path = address_from(url), warehouse_path(data)
     create_database(address)
     check_clickhouse(address)
@@ -271,4 +271,4 @@ def _warehouse_part(data: Path, url: Secret, identity: str) -> Iterator[_Part]:
             partial(count_warehouse, target),
             partial(copy_warehouse, source, target),
         )
-        yield _Part([store], _EVENTS, before, after, switch)
+        yield _ServerMove([store], _EVENTS, before, after, switch)

@@ -1,52 +1,30 @@
 """The path of each store in the data directory."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from mauve.config import Settings
 
 
-def catalog_path(data: Path) -> Path:
-    return data / "catalog.db"
+def _in_data(name: str) -> Callable[[Path], Path]:
+    return lambda data: data / name
+
+
+catalog_path = _in_data("catalog.db")
+ledger_path = _in_data("ledger.db")
+log_path = _in_data("log")
+warehouse_path = _in_data("warehouse")
+accepted_path = _in_data("accepted")
+read_meter_path = _in_data("meter.db")
+master_key_path = _in_data("master.key")
+identity_path = _in_data("installation")
+machine_path = _in_data("machine")
+served_path = _in_data("served")
+backup_drafts_path = _in_data("backing-up")
 
 
 def snapshot_path(data: Path, process: int) -> Path:
     return data / f"keys-{process:03d}.json"
-
-
-def ledger_path(data: Path) -> Path:
-    return data / "ledger.db"
-
-
-def log_path(data: Path) -> Path:
-    return data / "log"
-
-
-def warehouse_path(data: Path) -> Path:
-    return data / "warehouse"
-
-
-def accepted_path(data: Path) -> Path:
-    return data / "accepted"
-
-
-def master_key_path(data: Path) -> Path:
-    return data / "master.key"
-
-
-def identity_path(data: Path) -> Path:
-    return data / "installation"
-
-
-def machine_path(data: Path) -> Path:
-    return data / "machine"
-
-
-def served_path(data: Path) -> Path:
-    return data / "served"
-
-
-def backup_drafts_path(data: Path) -> Path:
-    return data / "backing-up"
 
 
 def moved_path(path: Path) -> Path:
@@ -57,8 +35,3 @@ def moved_path(path: Path) -> Path:
 def has_data(settings: Settings) -> bool:
     """Return whether there may be an installation: in the data directory, or on a server."""
     return settings.database_url is not None or catalog_path(settings.data).exists()
-
-
-def imported_rows_path(data: Path) -> Path:
-    """Return where `mauve import` leaves rows for the core, a file at a time."""
-    return data / "imports"

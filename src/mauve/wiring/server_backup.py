@@ -21,6 +21,7 @@ from mauve.maintenance.errors import MaintenanceRefusedError
 from mauve.maintenance.server_backup import ServerPlaces
 from mauve.stores.catalog.catalog import Catalog, mark_original
 from mauve.stores.imports import source_of
+from mauve.stores.ledger import LoadStep
 from mauve.stores.ledger.loading import (
     LeaseStore,
     LoadLedger,
@@ -29,30 +30,54 @@ from mauve.stores.ledger.loading import (
     skip_lost_records,
     unknown_imports,
 )
-from mauve.stores.log import MIXED_STREAM
+from mauve.stores.log import MIXED_STREAM, LogReader
 from mauve.stores.warehouse.server.server import ServerAddress, address_from
 from mauve.stores.warehouse.server.warehouse import last_received_at, last_stored_numbers, recount_ids
-from mauve.wiring.bootstrap import prepare_databases, prepare_restored
+from mauve.wiring.bootstrap import prepare, prepare_databases
 from mauve.wiring.clickhouse import prepare_warehouse
-from mauve.wiring.cluster import processes_connected
+from mauve.wiring.cluster import check_owner, processes_connected
 from mauve.wiring.databases import (
     MAINTENANCE_STATEMENT_S,
     open_catalog_database,
     open_ledger_database,
     open_load_ledger,
 )
-from mauve.wiring.history import open_server_imports
 from mauve.wiring.log import forget_streams, known_streams, open_log_reader
-from mauve.wiring.lost_records import ID_DAYS, settle_lost_records
-from mauve.wiring.machine import check_owner
+from mauve.wiring.maintenance import open_server_imports
 
+ID_DAYS = 9  # how long ids are kept
 _CLOCK_DIFFERENCE_MS_MAX: Final = 3_600_000  # between the machines that received the events
 _CLOSING_S_MAX: Final = 2.0  # until servers notice that a process has ended
-_TURN_S_MAX: Final = TTL_S + 1.0
+_LEASE_S_MAX: Final = TTL_S + 1.0
 _LOOK_EVERY_S: Final = 0.2
 _COUNTED_MAX: Final = 100_000  # records of a stream
 
 log = structlog.get_logger()
+
+
+def settle_lost_records(ledger: LoadLedger, reader: LogReader, address: ServerAddress, *, gives_up: bool) -> int:
+    """Refuse if the log begins after the positions, unless `gives_up`; return the number of messages given up.
+
+    Giving up moves the positions to the log's first record and drops an unfinished range, but not its stored rows. Ids
+    are rebuilt from stored rows, because a lost event that is sent again must count.
+    """
+    positions = ledger.positions()
+    lost = reader.lost_after(positions)
+    messages = sum(each.messages for each in lost.values())
+    if not lost:
+        return 0
+    if not gives_up:
+        raise MaintenanceRefusedError(
+            f"the log no longer holds {messages} message{'s' if messages > 1 else ''} of events that the backup lacks: "
+            "restore a newer backup, or older streams with 'nats stream restore', "
+            "or continue without them with 'mauve restore --servers --without-lost'"
+        )
+    recount_ids(address, SystemClock().now_ms() - ID_DAYS * DAY_MS)
+    before = {stream: positions.get(stream, 0) for stream in lost}
+    after = {stream: each.through for stream, each in lost.items()}
+    ledger.finish(LoadStep(after, positions_before=before))
+    log.error("log_records_given_up", messages=messages, streams=sorted(lost))
+    return messages
 
 
 class ReplacedStream(msgspec.Struct, frozen=True):
@@ -105,7 +130,7 @@ def reconcile(
     elif not gives_up_waiting:
         streams.refuse_waiting()
     replaced = _replace_lost(settings, address, streams)
-    prepare_restored(settings)
+    prepare(settings, may_be_copy=True)
     undone = _undo_unknown_imports(settings, address)
     with closing(open_ledger_database(settings)) as database, closing(open_log_reader(settings)) as log:
         given_up = settle_lost_records(LoadLedger(database), log, address, gives_up=without_lost)
@@ -121,12 +146,12 @@ def reconcile(
 
 def _refuse_while_served(settings: Settings) -> None:
     """Refuse while a process is connected. A lease in the dump expires unless its loader is running."""
-    gives_up_at = time.monotonic() + _TURN_S_MAX
+    gives_up_at = time.monotonic() + _LEASE_S_MAX
     with closing(open_ledger_database(settings)) as database:
-        while (turn := LeaseStore(database).current()) is not None:
+        while (lease := LeaseStore(database).current()) is not None:
             if time.monotonic() > gives_up_at:
                 raise MaintenanceRefusedError(
-                    f"the machine {turn.holder} is loading: stop every service, and run this again"
+                    f"the machine {lease.holder} is loading: stop every service, and run this again"
                 )
             time.sleep(_LOOK_EVERY_S)
     gives_up_at = time.monotonic() + _CLOSING_S_MAX

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 
 from mauve.config import Settings
-from mauve.control.dependencies import ControlParts
+from mauve.control import ControlParts
 from mauve.core.clock import Clock, SystemClock
 from mauve.demo.fill import FillParts
 from mauve.load.lag import LoadLag, Progress, oldest_waiting_at
@@ -16,13 +16,12 @@ from mauve.stores.ledger.closed_days import ClosedDays
 from mauve.stores.ledger.loading import LeaseStore, LoadLedger
 from mauve.stores.log import LogReader
 from mauve.stores.sql.database import Database
-from mauve.stores.warehouse import Connection
 from mauve.stores.warehouse.chdb import ChdbConnection
-from mauve.stores.warehouse.schema import TABLES
 from mauve.stores.warehouse.server.server import address_from, open_for_loading, open_for_reading
 from mauve.stores.warehouse.server.warehouse import ServerWarehouse
 from mauve.stores.warehouse.warehouse import ChdbWarehouse, ClickHouseWarehouse
 from mauve.stores.warehouse.warehouse_reader import WarehouseReader
+from mauve.wiring.cluster import machine_of
 from mauve.wiring.databases import (
     open_catalog_database,
     open_lease_database,
@@ -30,14 +29,14 @@ from mauve.wiring.databases import (
     open_ledger_writer,
 )
 from mauve.wiring.log import LOOK_S_MAX, open_log_reader
-from mauve.wiring.machine import machine_of
+from mauve.wiring.maintenance import open_embedded_warehouse
 from mauve.wiring.paths import warehouse_path
 
 
 def open_warehouse_reader(settings: Settings) -> WarehouseReader:
     """Return a warehouse reader, on a server or in the process that loads. It opens on first use."""
     if settings.warehouse_url is None:
-        return WarehouseReader(lambda: _embedded_read_connection(settings))
+        return WarehouseReader(lambda: open_embedded_warehouse(settings))
     address = address_from(settings.warehouse_url)
     return WarehouseReader(lambda: open_for_reading(address, settings.read_s_max))
 
@@ -47,13 +46,6 @@ def ping_warehouse(settings: Settings) -> None:
     if settings.warehouse_url is not None:
         with closing(open_for_reading(address_from(settings.warehouse_url), LOOK_S_MAX)) as connection:
             connection.rows("SELECT 1")
-
-
-def _embedded_read_connection(settings: Settings) -> Connection:
-    connection = ChdbConnection(warehouse_path(settings.data))
-    for statement in TABLES:  # A reader may open before the loader does.
-        connection.run(statement)
-    return connection
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from typing import Final, TypeVar
 
 from starlette.responses import Response
 
-from mauve.control import keys, operator
+from mauve.control import apps, operator
 from mauve.control.bodies import invalid_body
 from mauve.control.people import emails_of
 from mauve.core.app import Environment
@@ -28,7 +28,7 @@ Credential = TypeVar("Credential", AppKey, ControlToken)
 
 def show_keys(context: MemberContext) -> Response:
     app = context.app()
-    shown, hidden = newest(keys.list_keys(context.control, app))
+    shown, hidden = newest(context.control.catalog.keys.all_of(app.app_id))
     return page(context, "keys.html", app=app, keys=shown, hidden=hidden, minter=minter_names(context))
 
 
@@ -42,7 +42,7 @@ def mint_key(context: MemberContext) -> Response:
     if environment is Environment.TEST and app.test_public_id is None:
         raise invalid_body("this app has no test environment yet: prepare it under Webhooks first")
     name = context.field("name")
-    _, key = keys.mint_key(context.control, app, kind, environment, context.user.user_id, name=name)
+    _, key = apps.mint_key(context.control, app, kind, environment, context.user.user_id, name=name)
     return page(context, "minted_key.html", app=app, key=key.reveal(), kind=kind, environment=environment)
 
 
@@ -52,7 +52,7 @@ def confirm_revoking_key(context: MemberContext) -> Response:
 
 def revoke_key(context: MemberContext) -> Response:
     app = context.app()
-    keys.revoke_key(context.control, app, context.path["key_id"])
+    apps.revoke_key(context.control, app, context.path["key_id"])
     return see_other(f"/apps/{app.app_id}/keys", done="key-revoked")
 
 
@@ -78,7 +78,7 @@ def newest(credentials: Sequence[Credential]) -> tuple[list[Credential], int]:
 
 
 def _key(context: MemberContext) -> AppKey:
-    for key in keys.list_keys(context.control, context.app()):
+    for key in context.control.catalog.keys.all_of(context.app().app_id):
         if key.key_id == context.path["key_id"]:
             return key
     raise not_found()

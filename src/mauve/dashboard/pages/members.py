@@ -6,7 +6,7 @@ from typing import Final
 from starlette.responses import Response
 
 from mauve.control import operator, people
-from mauve.control.links import MintedLink
+from mauve.control.people import MintedLink
 from mauve.core.user import Role, User, roles_within
 from mauve.dashboard.context import MemberContext
 from mauve.dashboard.pages.credentials import minter_names

@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from mauve.access.passwords import CHARACTERS_MIN, matches, password_from
 from mauve.access.sessions import begin_session, is_expired
-from mauve.control import links
-from mauve.control.links import checked_hash
+from mauve.control import people
 from mauve.control.operator import RefusedError
+from mauve.control.people import checked_hash
 from mauve.core.problems import Code, Problem
 from mauve.core.user import EMAIL_CHARACTERS_MAX
 from mauve.dashboard.context import Context, MemberContext
@@ -21,14 +21,14 @@ _HOME: Final = "/"
 def show_setup(context: Context) -> Response:
     """Show the form if the link is valid. Opening the link does not use it up."""
     try:
-        links.find_setup_link(context.control, context.path["secret"])
+        people.find_setup_link(context.control, context.path["secret"])
     except Problem:
         return _invalid_link(context)
     return page(context, "set_up.html", characters_min=CHARACTERS_MIN)
 
 
 def set_up(context: Context) -> Response:
-    owner = links.make_first_owner(
+    owner = people.make_first_owner(
         context.control,
         context.path["secret"],
         context.field("organization"),
@@ -40,7 +40,7 @@ def set_up(context: Context) -> Response:
 
 def show_password(context: Context) -> Response:
     try:
-        _, holder = links.find_password_link(context.control, context.path["secret"])
+        _, holder = people.find_password_link(context.control, context.path["secret"])
     except Problem:
         return _invalid_link(context)
     organization = context.control.catalog.organizations.find(holder.org_id)
@@ -49,7 +49,7 @@ def show_password(context: Context) -> Response:
 
 def set_password(context: Context) -> Response:
     password = password_from(context.field("password"))
-    holder = links.set_password(context.control, context.path["secret"], password)
+    holder = people.set_password(context.control, context.path["secret"], password)
     return start_session(context, holder.user_id)
 
 

@@ -17,12 +17,11 @@ from mauve.dashboard.context import MemberContext, project_of
 from mauve.dashboard.rendering import page, see_other
 from mauve.ingest.webhooks.billers import BILLERS
 from mauve.ingest.webhooks.parsed import DeliveryWarning
-from mauve.ingest.webhooks.signature_failures import counted_once
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.stores.deliveries import Delivery, DeliveryResult, Tally
 
 DELIVERIES_SHOWN: Final = 50
-_VERIFYING_RESULTS: Final = frozenset(DeliveryResult) - {DeliveryResult.REFUSED}
+_VERIFYING_RESULTS: Final = frozenset(DeliveryResult)
 
 
 class SecretCheck(StrEnum):
@@ -58,10 +57,6 @@ class DeliveryReport:
     environment: Environment
     recent: Sequence[Delivery]
     tallies: Sequence[Tally]
-
-    @property
-    def shown_tallies(self) -> Sequence[Tally]:
-        return counted_once(self.tallies)
 
     @property
     def misdirected(self) -> Sequence[Delivery]:

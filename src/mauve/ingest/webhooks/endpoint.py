@@ -12,31 +12,58 @@ import structlog
 from mauve.access.event_caps import is_suspended
 from mauve.access.vault import webhook_row
 from mauve.core.problems import Code, Problem, unauthorized, unknown_webhook
+from mauve.ingest import IngestParts
 from mauve.ingest.admit import SMALL_BODY_BYTES, BodyRules, admit
-from mauve.ingest.dependencies import IngestParts
 from mauve.ingest.webhooks.billers import BILLERS, parse_delivery
 from mauve.ingest.webhooks.entries import Endpoint, MappedDelivery, map_delivery, near_arrival, suspended_entry
-from mauve.ingest.webhooks.signature_failures import SignatureFailureCounts
 from mauve.ingest.webhooks.signatures import SignatureFailure
 from mauve.overload.admission import ByteBudget
 from mauve.stores import StoreUnavailableError
+from mauve.stores.deliveries import Tally
 from mauve.stores.ledger import Entry, Outcome
+from mauve.stores.ledger.group_commit import GroupedLedger
 from mauve.stores.published import PublishedSecret
 from mauve.web.body import BodyTooLargeError
 from mauve.web.messages import OpenRequest, Reply, is_json, json_reply
 
+_WRITE_EVERY_S: Final = 1.0
 BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 # A separate budget: anyone may post large bodies here, and must not delay those of clients.
 _BUDGET_BYTES_MAX: Final = 2 * BODY_BYTES_MAX
 SUSPENDED: Final = json_reply(HTTPStatus.OK, {"ok": True, "rows": 0, "suspended": True, "code": Code.INGEST_SUSPENDED})
 _PROVIDERS: Final = {provider.value: provider for provider in BILLERS}
-
 Result = TypeVar("Result")
+WEBHOOKS: Final = "/v1/webhooks/"
 
 log = structlog.get_logger()
 
 
-WEBHOOKS: Final = "/v1/webhooks/"
+class SignatureFailureCounts:
+    """Count deliveries with a bad signature for the owner: a wrongly pasted secret is the most common mistake.
+
+    Anyone can post to the address, so a failure makes no row: failures are counted in memory, only for projects that
+    have a secret and under a few fixed words, and the counts are written at most once a second.
+    """
+
+    def __init__(self, ledger: GroupedLedger) -> None:
+        self._ledger = ledger
+        self._tallies: dict[tuple[str, str, str], Tally] = {}
+        self._writing: asyncio.Task[None] | None = None
+
+    def add(self, secret: PublishedSecret, failure: SignatureFailure, at: int) -> None:
+        key = (secret.public_id, secret.provider, failure)
+        before = self._tallies.get(key)
+        self._tallies[key] = Tally(*key, 1 if before is None else before.count + 1, at)
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_soon())
+
+    async def _write_soon(self) -> None:
+        await asyncio.sleep(_WRITE_EVERY_S)
+        tallies, self._tallies, self._writing = self._tallies, {}, None
+        try:
+            await self._ledger.record(Entry(tallies=list(tallies.values())))
+        except StoreUnavailableError as error:
+            log.warning("refusals_not_noted", reason=str(error), advice="only their count is lost")
 
 
 def is_webhook_path(path: str) -> bool:

@@ -3,7 +3,8 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Final, cast
 
@@ -13,10 +14,8 @@ from mauve.overload.fair_share import PerAddress
 from mauve.web.body import Pace
 from mauve.web.head_rules import Flaw
 from mauve.web.health import Drain
-from mauve.web.http1 import replies
-from mauve.web.http1.head import Head, HeadCache
 from mauve.web.http1.reader import Reader
-from mauve.web.http1.request import IncomingRequest
+from mauve.web.http1.request import Head, HeadCache, IncomingRequest
 from mauve.web.messages import JSON, OpenRequest, Reply, json_reply
 
 Answer = Callable[[OpenRequest], Awaitable[Reply]]
@@ -26,6 +25,12 @@ Begin = Callable[[OpenRequest, Send], bool]  # False: use `Answer`
 READ_BYTES: Final = 128 * 1024
 HEAD_S_MAX: Final = 15  # also the keep-alive timeout of an idle connection
 _LINGER_S_MAX: Final = 2
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+_WITHOUT_BODY: Final = frozenset({int(HTTPStatus.NO_CONTENT), int(HTTPStatus.NOT_MODIFIED)})
+_CLOSING: Final = b"connection: close\r\n"
+# Nearly all replies share one headers object; the rest differ in a number.
+_HEADS_MAX: Final = 64
+_heads: dict[int, tuple[Mapping[str, str], int, bytes]] = {}
 _NEVER: Final = 2**62
 _NO_HEAD: Final = Head(b"GET", b"*", {}, keeps_alive=False)
 
@@ -145,12 +150,11 @@ class Connection(asyncio.BufferedProtocol):
         reader = self._reader
         if reader.receiving is not None and not reader.discarding:
             reader.receiving.check_deadline(self._shared.now_s)
-        elif self._shared.now_s >= self._deadline_s or self._has_lingered():
+            return
+        has_lingered = self._shared.now_s >= self._linger_ends_s and not self._transport.get_write_buffer_size()
+        if self._shared.now_s >= self._deadline_s or has_lingered:
             self._deadline_s = self._linger_ends_s = _NEVER
             self._transport.abort()
-
-    def _has_lingered(self) -> bool:
-        return self._shared.now_s >= self._linger_ends_s and not self._transport.get_write_buffer_size()
 
     @property
     def waits_since_s(self) -> float:
@@ -169,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume_body(self, request: IncomingRequest) -> None:
         if request.expects_continue:
-            self._transport.write(replies.CONTINUE)
+            self._transport.write(_CONTINUE)
         request.pace = Pace(self._shared.now_s)
         self._update_flow()
 
@@ -200,7 +204,7 @@ class Connection(asyncio.BufferedProtocol):
     def _reject_connection(self) -> None:
         """Send 503 and close, without reading anything."""
         self._reader.stop()
-        self._transport.write(replies.encode(_TOO_MANY_CONNECTIONS, self._shared.date, closes=True, is_to_head=False))
+        self._transport.write(encode(_TOO_MANY_CONNECTIONS, self._shared.date, closes=True, is_to_head=False))
         self._transport.close()
 
     def _fail(self, error: Exception) -> None:
@@ -275,7 +279,7 @@ class Connection(asyncio.BufferedProtocol):
             or "connection" in reply.headers
         )
         date = self._shared.date
-        self._transport.write(replies.encode(reply, date, closes=closes, is_to_head=request.method == "HEAD"))
+        self._transport.write(encode(reply, date, closes=closes, is_to_head=request.method == "HEAD"))
         if closes:
             self._close_after(request)
         elif not self._pipeline:
@@ -314,3 +318,34 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
         else:
             self._transport.resume_reading()
+
+
+def date_line(now_s: float) -> bytes:
+    """Return the Date header, which is the same for a second."""
+    return b"date: %b\r\n" % formatdate(now_s, usegmt=True).encode()
+
+
+def encode(reply: Reply, date: bytes, *, closes: bool, is_to_head: bool) -> bytes:
+    """Return the bytes of a reply. If `closes`, announce that the connection ends after it."""
+    cached = _heads.get(id(reply.headers))
+    if cached is None or cached[0] is not reply.headers or cached[1] != reply.status:
+        cached = _cached_head(reply.status, reply.headers)
+    head = cached[2]
+    closing = _CLOSING if closes and "connection" not in reply.headers else b""
+    if reply.status in _WITHOUT_BODY:
+        return b"%b%b%b\r\n" % (head, date, closing)
+    body = b"" if is_to_head else reply.body
+    return b"%b%b%bcontent-length: %d\r\n\r\n%b" % (head, date, closing, len(reply.body), body)
+
+
+def _cached_head(status: int, headers: Mapping[str, str]) -> tuple[Mapping[str, str], int, bytes]:
+    """Encode the head of a reply and cache it by the identity of its headers.
+
+    The cache holds the headers too, so that their id cannot be reused for others.
+    """
+    if len(_heads) >= _HEADS_MAX:
+        _heads.clear()
+    lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    cached = _heads[id(headers)] = (headers, status, "".join(f"{line}\r\n" for line in lines).encode("latin-1"))
+    return cached

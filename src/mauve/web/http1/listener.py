@@ -9,8 +9,7 @@ from typing import Final
 import structlog
 
 from mauve.web.health import Drain
-from mauve.web.http1.connection import Answer, Begin, Connection, SharedState, begin_nothing
-from mauve.web.http1.replies import date_line
+from mauve.web.http1.connection import Answer, Begin, Connection, SharedState, begin_nothing, date_line
 
 BACKLOG: Final = 2048
 CONNECTIONS_MAX: Final = 2048  # More wait in the backlog, where they cost this process no memory.

@@ -4,13 +4,15 @@ The bytes are cut into pieces, none of which extends past the end of a request. 
 the byte, and the parser sees nothing of the next request before it is due.
 """
 
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from mauve.web import head_rules
-from mauve.web.http1.head import CACHED_HEAD_BYTES_MAX, Head, HeadCache, Headers
-from mauve.web.http1.request import IncomingRequest, RequestSink
+from mauve.web.http1.request import CACHED_HEAD_BYTES_MAX, Head, HeadCache, Headers, IncomingRequest
+
+if TYPE_CHECKING:
+    from mauve.web.http1.connection import Connection
 
 _PIECE_BYTES_MAX: Final = 16 * 1024
 _PIECE_COST: Final = 256  # in bytes: the fixed cost of a piece, however short
@@ -24,8 +26,8 @@ _VERSIONS: Final = frozenset({"1.0", "1.1"})
 class Reader:
     """Read one connection. The parser calls the `on_…` methods."""
 
-    def __init__(self, sink: RequestSink, head_cache: HeadCache) -> None:
-        self._sink = sink
+    def __init__(self, connection: "Connection", head_cache: HeadCache) -> None:
+        self._connection = connection
         self._head_cache = head_cache
         self._parser = HttpRequestParser(self)
         self.receiving: IncomingRequest | None = None  # the request whose body is incomplete
@@ -58,7 +60,7 @@ class Reader:
     def close(self) -> None:
         """Break the reference cycle with the parser, which holds our bound methods."""
         self.stop()
-        self._parser = self._sink = None  # type: ignore[assignment]
+        self._parser = self._connection = None  # type: ignore[assignment]
 
     def on_message_begin(self) -> None:
         self._url = b""
@@ -93,8 +95,8 @@ class Reader:
         keeps_alive = keeps_alive and version == "1.1"
         self._received, self._tail = 0, b""
         self._head = Head(parser.get_method(), self._url, headers, keeps_alive=keeps_alive)
-        self.receiving = IncomingRequest(self._sink, self._head)
-        self._sink.on_request(self.receiving)
+        self.receiving = IncomingRequest(self._connection, self._head)
+        self._connection.on_request(self.receiving)
 
     def on_body(self, piece: bytes) -> None:
         assert self.receiving is not None  # noqa: S101 - a body follows a head
@@ -107,7 +109,7 @@ class Reader:
             self._received, self._tail = 0, b""
 
     def _read(self, data: bytes | bytearray, start: int, end: int) -> int:
-        """Read until the sink wants a pause or other connections are due; return the offset reached."""
+        """Read until the connection wants a pause or other connections are due; return the offset reached."""
         view = memoryview(data)
         effort = 0
         while start < end and not self.discarding:
@@ -115,7 +117,7 @@ class Reader:
             if body is not None and body.declared_bytes is not None:
                 stop = min(end, start + body.declared_bytes - body.size)
                 self._parse(view[start:stop])
-            elif effort >= _PIECE_BYTES_MAX or (effort and self._sink.should_pause()):
+            elif effort >= _PIECE_BYTES_MAX or (effort and self._connection.should_pause()):
                 break
             elif not self._received and body is None and (stop := self._read_cached(data, view, start, end)):
                 effort += stop - start + _PIECE_COST
@@ -141,10 +143,10 @@ class Reader:
         head = self._head_cache.get(bytes(view[start:head_end]))
         if head is None or (stop := head_end + cast("int", head.declared_bytes)) > end:
             return 0
-        request = IncomingRequest(self._sink, head)
+        request = IncomingRequest(self._connection, head)
         request.buffered_body = bytes(view[head_end:stop])
         request.is_complete = True
-        self._sink.on_request(request)
+        self._connection.on_request(request)
         return stop
 
     def _read_piece(self, piece: memoryview) -> None:
@@ -189,7 +191,7 @@ class Reader:
 
     def _refuse(self, flaw: head_rules.Flaw) -> None:
         self.stop()
-        self._sink.on_bad_request(flaw)
+        self._connection.on_bad_request(flaw)
 
 
 class _BadHeadError(Exception):

@@ -1,35 +1,83 @@
-"""One request on a connection, whose body may still be arriving."""
+"""One request on a connection: its head, which may be cached, and its body, which may still be arriving."""
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote
+
+from httptools import HttpParserInvalidURLError, parse_url
 
 from mauve.core.problems import Busy
-from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, Pace, never
-from mauve.web.head_rules import Flaw
-from mauve.web.http1.head import PREREAD_BYTES_MAX, Head
+from mauve.web.body import DRAIN_BYTES_MAX, BodyTooLargeError, IncompleteBodyError, Pace, declared_size, never
 
+if TYPE_CHECKING:
+    from mauve.web.http1.connection import Connection
+
+CACHED_HEADS_MAX: Final = 512
+CACHED_HEAD_BYTES_MAX: Final = 2048  # Longer heads are parsed each time.
+PREREAD_BYTES_MAX: Final = 64 * 1024  # Read this much of a body before the plane asks for it.
 _PIECES_MAX: Final = 256  # A piece may be a single byte: join them before the list outweighs the body.
 
+Headers = dict[bytes, list[bytes]]  # by lowercase name
 
-class RequestSink(Protocol):
-    """The connection, as the reader and its requests use it."""
 
-    def should_pause(self) -> bool:
-        """Return whether to stop reading for now."""
-        ...
+class Head:
+    """Everything before the body. Immutable: requests share it."""
 
-    def on_request(self, request: "IncomingRequest") -> None:
-        """Accept a request whose head is complete."""
-        ...
+    __slots__ = ("_headers", "_values", "declared_bytes", "expects_continue", "keeps_alive", "method", "path", "query")
 
-    def on_bad_request(self, flaw: Flaw) -> None:
-        """Reply to input that is not a valid request. Nothing is read after it."""
-        ...
+    def __init__(self, method: bytes, url: bytes, headers: Headers, *, keeps_alive: bool) -> None:
+        self.method = method.decode()
+        self.path = path_of(url)
+        self.query = url.partition(b"#")[0].partition(b"?")[2]
+        self._values = headers
+        self._headers: dict[str, str | None] = {}  # decoded on first use
+        self.keeps_alive = keeps_alive
+        self.declared_bytes = declared_size(self.header("content-length"))
+        self.expects_continue = b"expect" in headers and (self.header("expect") or "").lower() == "100-continue"
 
-    def resume_body(self, request: "IncomingRequest") -> None:
-        """Read the rest of the body."""
-        ...
+    def header(self, name: str) -> str | None:
+        try:
+            return self._headers[name]
+        except KeyError:
+            values = self._values.get(name.encode())
+            value = None if values is None else b", ".join(values).decode("latin-1")
+            self._headers[name] = value
+            return value
+
+    def header_values(self, name: str) -> list[str]:
+        return [value.decode("latin-1") for value in self._values.get(name.encode(), ())]
+
+
+class HeadCache:
+    """Parsed heads by their bytes. A client that reuses a connection repeats its head byte for byte."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, Head] = {}
+        self.get = self._heads.get
+
+    def __len__(self) -> int:
+        return len(self._heads)
+
+    def add(self, text: bytes, head: Head) -> None:
+        """Cache a head if its body is small and of declared length, and the connection stays open after it."""
+        is_small = head.declared_bytes is not None and head.declared_bytes <= PREREAD_BYTES_MAX
+        if len(text) > CACHED_HEAD_BYTES_MAX or not is_small or not head.keeps_alive or head.expects_continue:
+            return
+        if len(self._heads) >= CACHED_HEADS_MAX:
+            self._heads.clear()
+        self._heads[text] = head
+
+
+def path_of(url: bytes) -> str:
+    """Return the decoded path. Leave a path with an escaped slash as it is, so that it matches no route."""
+    if not url.startswith(b"/"):
+        try:
+            url = parse_url(url).path or b"/"
+        except HttpParserInvalidURLError:  # `*`, or an address without a scheme
+            return url.decode("latin-1")
+    path = url.partition(b"?")[0].partition(b"#")[0].decode("latin-1")
+    return unquote(path, errors="replace") if "%" in path and "%2f" not in path.lower() else path
 
 
 class IncomingRequest:
@@ -44,8 +92,8 @@ class IncomingRequest:
     _bytes_max = DRAIN_BYTES_MAX  # Until the body is wanted, backpressure bounds it.
     _body_ready: asyncio.Future[None] | None = None
 
-    def __init__(self, sink: RequestSink, head: Head) -> None:
-        self._sink = sink
+    def __init__(self, connection: "Connection", head: Head) -> None:
+        self._connection = connection
         self.head = head
         self.header = head.header
         self.method = head.method
@@ -126,7 +174,7 @@ class IncomingRequest:
             raise IncompleteBodyError
         self.is_body_wanted = True
         self._body_ready = asyncio.get_running_loop().create_future()
-        self._sink.resume_body(self)
+        self._connection.resume_body(self)
         await self._body_ready
 
     def _set_ready(self) -> None:
