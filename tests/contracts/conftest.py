@@ -133,7 +133,7 @@ def open_meter(
     request: pytest.FixtureRequest, new_sql_database: Callable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable]:
     """Open the same meter repeatedly, as several processes do; each new name is a new meter."""
-    monkeypatch.setattr(read_meter, "_BUSY_TIMEOUT_S", PATIENCE_S)  # Racing processes wait for each other.
+    monkeypatch.setattr(read_meter, "BUSY_TIMEOUT_S", PATIENCE_S)  # Racing processes wait for each other.
     opened = []
 
     @cache
@@ -192,7 +192,7 @@ def maintenance_connection(connection: Connection, request: pytest.FixtureReques
 def open_warehouse(connection: Connection) -> Callable[..., ClickHouseWarehouse]:
     """Open the loader's side of the warehouse repeatedly, as a process does at every start."""
     engine = ServerWarehouse if isinstance(connection, ServerConnection) else ChdbWarehouse
-    return lambda **bounds: engine(connection, **bounds)
+    return lambda over=connection, **bounds: engine(over, **bounds)
 
 
 @pytest.fixture

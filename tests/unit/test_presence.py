@@ -60,7 +60,7 @@ def test_a_process_that_starts_again_counts_once(tmp_path):
 
 
 def test_a_process_that_cannot_lock_its_file_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_presence, "_LOCK_S_MAX", 0.05)
+    monkeypatch.setattr(file_presence, "LOCK_S_MAX", 0.05)
     with (tmp_path / "000.alive").open("w") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with capture_logs() as logs, closing(FilePresence(tmp_path, 0)):

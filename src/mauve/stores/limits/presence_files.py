@@ -13,7 +13,7 @@ import structlog
 LOOK_EVERY_S: Final = 0.5
 _LOOKS_OF_USE: Final = 60
 _SUFFIX: Final = ".alive"
-_LOCK_S_MAX: Final = 2.0
+LOCK_S_MAX: Final = 2.0
 _LOCK_AGAIN_S: Final = 0.01
 _LOCKED_ADVICE: Final = "until a restart the others count without this process, and allow more than the limit"
 _PRIVATE_FILE: Final = 0o600
@@ -102,7 +102,7 @@ def _locked(path: Path) -> int | None:
     except OSError as error:
         log.warning("presence_not_announced", reason=str(error), advice="restart the service when the disk works again")
         return None
-    ends_at = time.monotonic() + _LOCK_S_MAX
+    ends_at = time.monotonic() + LOCK_S_MAX
     while time.monotonic() < ends_at:
         with suppress(OSError):  # Another process is looking at it.
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -9,7 +9,7 @@ from mauve.core.window import period_of
 from mauve.stores.limits.expendable import ExpendableFile
 from mauve.stores.limits.read_meter import WINDOW_MS, ReadCost, ReadLimits, Throttled, Usage, periods_kept, refusal_of
 
-_BUSY_TIMEOUT_S: Final = 0.25
+BUSY_TIMEOUT_S: Final = 0.25
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS reads (
@@ -62,7 +62,7 @@ class SqliteReadMeter:
     """
 
     def __init__(self, path: Path) -> None:
-        self._file = ExpendableFile(path, _SCHEMA, synchronous="NORMAL", busy_timeout_s=_BUSY_TIMEOUT_S)
+        self._file = ExpendableFile(path, _SCHEMA, synchronous="NORMAL", busy_timeout_s=BUSY_TIMEOUT_S)
         self._pruned_at = 0
 
     def take(self, org_id: str, cost: ReadCost, limits: ReadLimits, now_ms: int) -> Throttled | None:

@@ -29,10 +29,10 @@ _PROGRAMS: Final = sa.text(
     " WHERE datname = current_database() AND application_name IS NOT NULL LIMIT 10000"
 )
 _SCHEMA_LOCK: Final = 0x6D61757665  # arbitrary, but unused by other programs in the same database
-_TABLE_LOCK_S_MAX: Final = 4
-_TURN_EVERY_S: Final = 0.5
+TABLE_LOCK_S_MAX: Final = 4
+TURN_EVERY_S: Final = 0.5
 _TURN_S_MAX: Final = 3600.0
-_TURN_LOGGED_EVERY_S: Final = 5.0
+TURN_LOGGED_EVERY_S: Final = 5.0
 
 
 class Postgresql:
@@ -74,7 +74,7 @@ class Postgresql:
 
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
         # Do not wait long for a table that another program uses: every other statement would queue up.
-        for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
+        for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{TABLE_LOCK_S_MAX}s")):
             connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))
         _await_turn_to_migrate(connection)
         connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
@@ -129,10 +129,10 @@ def _await_turn_to_migrate(connection: sa.Connection) -> None:
         now = time.monotonic()
         if now - began_at > _TURN_S_MAX:
             raise UnsupportedServerError("another machine has been migrating the database for an hour: see its log")
-        if now - logged_at >= _TURN_LOGGED_EVERY_S:
+        if now - logged_at >= TURN_LOGGED_EVERY_S:
             log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine is migrating")
             logged_at = now
-        time.sleep(_TURN_EVERY_S)
+        time.sleep(TURN_EVERY_S)
 
 
 def set_wait(connection: sa.Connection, seconds: float) -> None:

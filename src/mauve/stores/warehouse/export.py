@@ -8,8 +8,8 @@ from mauve.stores.export import Chosen, EventDay, EventExtent, EventPage
 from mauve.stores.imports import IMPORT_STREAM, ROWS_MAX, SOURCE_PREFIX, seq_of
 from mauve.stores.warehouse import STREAM_SHIFT
 
-_PAGE_ROWS_MAX: Final = 50_000
-_PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
+PAGE_ROWS_MAX: Final = 50_000
+PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 _DAY_NUMBER_MAX: Final = 2**16 - 1
 
@@ -77,7 +77,7 @@ class ClickHouseEventExport:
 
         The first step reads only `seq`, so that the texts of a large day are read once, not once per page.
         """
-        first_rows = f"SELECT seq FROM events WHERE {condition} ORDER BY seq LIMIT {_PAGE_ROWS_MAX}"
+        first_rows = f"SELECT seq FROM events WHERE {condition} ORDER BY seq LIMIT {PAGE_ROWS_MAX}"
         ((found, last),) = self._read(f"SELECT count(), max(seq) FROM ({first_rows})", bound, _PAGE_LIMITS)
         if not found:
             return 0, 0, True
@@ -85,10 +85,10 @@ class ClickHouseEventExport:
         fitting = f"""
         SELECT count(), max(seq)
         FROM (SELECT seq, size, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) AS total FROM ({sizes}))
-        WHERE total - size < {_PAGE_BYTES}
+        WHERE total - size < {PAGE_BYTES}
         """
         ((rows, last_fitting),) = self._read(fitting, bound, _PAGE_LIMITS)
-        return rows, last_fitting, found < _PAGE_ROWS_MAX and last_fitting == last
+        return rows, last_fitting, found < PAGE_ROWS_MAX and last_fitting == last
 
     def _read(self, sql: str, bound: Mapping[str, str | int], limits: str) -> list[list[Any]]:
         return self._connection.read(f"{sql} {limits}, {_NUMBERS}", bound)

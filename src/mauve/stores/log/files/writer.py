@@ -202,7 +202,7 @@ class SegmentLogWriter:
                 done.set_result(place)
         self._last_number = first + stored - 1
         if isinstance(error, LogFailedError):
-            self._refuse_everything(str(error))
+            self.refuse_everything(str(error))
         if error is not None:
             _fail(waiting[stored:], error)
         if self._waiting:
@@ -211,7 +211,7 @@ class SegmentLogWriter:
             self._is_flushing = False
             self._idle.set()
 
-    def _refuse_everything(self, reason: str) -> None:
+    def refuse_everything(self, reason: str) -> None:
         """Stop permanently. A failed sync is not retried: the retry could succeed even though the record is lost."""
         log.error("log_writer_failed", directory=str(self._directory), reason=reason)
         self._refusal, self._has_failed = reason, True

@@ -15,8 +15,8 @@ VERSION_MIN: Final = (2, 11)
 PAYLOAD_BYTES_MIN: Final = 8_000_000
 MONITOR_S_MAX: Final = 2.5
 _MONITOR_BYTES_MAX: Final = 2**20
-_JETSTREAM_S_MAX: Final = 5.0
-_RETRY_S: Final = 0.5
+JETSTREAM_S_MAX: Final = 5.0
+RETRY_S: Final = 0.5
 
 
 class _Sync(msgspec.Struct, frozen=True):
@@ -55,13 +55,13 @@ T = TypeVar("T")
 
 def ask_when_met(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
     """Query every monitoring endpoint; retry until the cluster has formed."""
-    gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
+    gives_up_at = time.monotonic() + JETSTREAM_S_MAX
     while True:
         answers = list(threads.map(ask_when_started, urls))
         servers = {server.server_id: server for server in answers if server is not None}
         if not servers or cluster_size(servers.values()) >= len(servers) or time.monotonic() > gives_up_at:
             return answers
-        time.sleep(_RETRY_S)
+        time.sleep(RETRY_S)
 
 
 def cluster_size(servers: Collection[Server]) -> int:
@@ -70,11 +70,11 @@ def cluster_size(servers: Collection[Server]) -> int:
 
 def ask_when_started(address: str) -> Server | None:
     """Query a monitoring endpoint; retry if JetStream is off, because a starting server answers before it is on."""
-    gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
+    gives_up_at = time.monotonic() + JETSTREAM_S_MAX
     while (server := _ask_monitor(address)) is not None and server.jetstream.config is None:
         if time.monotonic() > gives_up_at:
             break
-        time.sleep(_RETRY_S)
+        time.sleep(RETRY_S)
     return server
 
 

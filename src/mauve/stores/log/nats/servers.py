@@ -94,7 +94,7 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     Only a server's own monitoring endpoint shows whether it syncs. Once the streams exist, a minority of the servers
     may be down: one failure must not keep the service from starting.
     """
-    _check_connection(url)
+    check_connection(url)
     urls = monitor_urls_of(url, monitor_urls)
     with ThreadPoolExecutor(_MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
         answers = ask_when_met(urls, threads)
@@ -113,7 +113,7 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     return size
 
 
-def _check_connection(url: Secret) -> None:
+def check_connection(url: Secret) -> None:
     """Raise unless the servers accept our credentials."""
 
     async def check() -> None:
