@@ -209,7 +209,7 @@ def test_an_address_where_nothing_listens_is_named_with_advice(waits):
 
 def test_a_credential_of_no_known_kind_is_never_shown(service):
     service.answer = (401, {}, None)
-    with pytest.raises(Unauthorized, match=r"Control needs a control token .* this is a credential of no known kind$"):
+    with pytest.raises(Unauthorized, match=r"Control needs a control token .* this is an unknown kind of credential$"):
         Control("hunter2" * 10, url=service.url).apps()
 
 
