@@ -15,7 +15,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.money import currency_codes
 from mauve.core.problems import Problem
 from mauve.ingest.rules import judge_events, judge_objects
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 
 from mauve_metrics import Mauve, Stats
 from mauve_metrics import _items as items

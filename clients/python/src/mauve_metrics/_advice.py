@@ -58,7 +58,7 @@ def _about_hold(answer: Answer, key_name: str) -> str:
             "`mauve key mint`, and check that url is the address of the service that minted it"
         )
     if answer.status == _PAYMENT_REQUIRED:
-        return "The organization is suspended: its owner must renew the subscription"
+        return "The organization is suspended: the operator of the service can resume it"
     if answer.status == _FORBIDDEN:
         return "The event cap has been reached: raise it in the dashboard, or wait for its reset"
     location = answer.headers.get("location")
