@@ -23,7 +23,7 @@ from mauve_metrics._currencies import CURRENCIES
 from stub import PATIENCE_S, eventually
 
 PUBLISHED = PublishedKey(
-    "key_1", 1, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False
+    "key_1", bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False
 )
 NOW_MS = 1_700_000_000_000
 

@@ -246,7 +246,7 @@ def test_an_address_where_nothing_listens_is_logged_with_advice(client, caplog):
     client(url=DEAD).track("seen")
     eventually(lambda: "is held" in caplog.text)
     assert f"mauve: 1 event is held: {DEAD} did not answer: ConnectionRefusedError" in caplog.text
-    assert "check the host and the port of url" in caplog.text
+    assert "check the host and port in url" in caplog.text
 
 
 def test_a_host_that_does_not_exist_is_logged_with_advice(client, caplog, monkeypatch):

@@ -319,7 +319,7 @@ def test_a_file_that_cannot_be_read_now_is_read_later(service, client, tmp_path,
     monkeypatch.setattr(Path, "open", fail)
     for number in range(5, 50):
         mauve.track(str(number))
-    eventually(lambda: "try again" in caplog.text)
+    eventually(lambda: "could not read the spool; retrying" in caplog.text)
     assert not mauve.flush(0.2)
     assert total(mauve.stats) == 50
     is_broken = False
