@@ -53,15 +53,15 @@ def _stated_versions(root: Path) -> dict[str, str]:
 
 def changed_files(root: Path) -> list[str]:
     """Return the files that are not as they are committed: they would get into the packages."""
-    return _run(root, "git", "status", "--porcelain").splitlines()
+    return run(root, "git", "status", "--porcelain").splitlines()
 
 
 def build_all(root: Path, dist: Path) -> None:
-    _run(root, "make", "docs")  # Git ignores the site: without this, an old one or none would get into the packages.
+    run(root, "make", "docs")  # Git ignores the site: without this, an old one or none would get into the packages.
     for source in (root, root / "clients" / "python"):
-        _run(source, sys.executable, "-m", "hatchling", "build", "--directory", str(dist))
-    _run(root / "clients" / "typescript", "npm", "ci", "--no-progress")
-    _run(root / "clients" / "typescript", "npm", "pack", "--pack-destination", str(dist))
+        run(source, sys.executable, "-m", "hatchling", "build", "--directory", str(dist))
+    run(root / "clients" / "typescript", "npm", "ci", "--no-progress")
+    run(root / "clients" / "typescript", "npm", "pack", "--pack-destination", str(dist))
 
 
 def packages(version: str) -> list[str]:
@@ -89,29 +89,29 @@ def installed_versions(root: Path, dist: Path, scratch: Path, version: str) -> I
     """Install each package in a scratch folder, and yield what it is and the version that it states when it runs."""
     service, python_client, typescript_client = (dist / name for name in packages(version)[::2])
     environment = scratch / "environment"
-    _run(scratch, sys.executable, "-m", "venv", "--without-pip", str(environment))
+    run(scratch, sys.executable, "-m", "venv", "--without-pip", str(environment))
     pip = (sys.executable, "-m", "pip", "--quiet", "--python", str(environment / "bin" / "python"))
-    _run(scratch, *pip, "install", "--require-hashes", "-r", str(root / "requirements" / "runtime.txt"))
-    _run(scratch, *pip, "install", "--no-deps", "--no-index", str(service), str(python_client))
-    _run(scratch, *pip, "check")
-    yield "service", _run(scratch, str(environment / "bin" / "mauve"), "--version").removeprefix("mauve ")
+    run(scratch, *pip, "install", "--require-hashes", "-r", str(root / "requirements" / "runtime.txt"))
+    run(scratch, *pip, "install", "--no-deps", "--no-index", str(service), str(python_client))
+    run(scratch, *pip, "check")
+    yield "service", run(scratch, str(environment / "bin" / "mauve"), "--version").removeprefix("mauve ")
     program = "import mauve_metrics; print(mauve_metrics.__version__)"
-    yield "Python client", _run(scratch, str(environment / "bin" / "python"), "-c", program)
-    _run(scratch, "npm", "install", "--no-progress", "--no-audit", "--no-fund", str(typescript_client))
+    yield "Python client", run(scratch, str(environment / "bin" / "python"), "-c", program)
+    run(scratch, "npm", "install", "--no-progress", "--no-audit", "--no-fund", str(typescript_client))
     program = "import('mauve-metrics').then((m) => { if (!m.Mauve) throw new Error('it exports no Mauve') })"
-    _run(scratch, "node", "-e", program)
+    run(scratch, "node", "-e", program)
     held = scratch / "node_modules" / "mauve-metrics" / "package.json"
     yield "TypeScript client", json.loads(held.read_text())["version"]
 
 
-def _run(folder: Path, *command: str) -> str:
+def run(folder: Path, *command: str) -> str:
     """Run a step of the release; end the program with its output if it fails."""
     try:
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=STEP_S_MAX, check=False)
     except FileNotFoundError:
         sys.exit(f"release: {command[0]} is missing: install it")
     if done.returncode != 0:
-        sys.exit(f"release: this failed, mend it and start again: {' '.join(command)}\n{done.stdout}{done.stderr}")
+        sys.exit(f"release: this failed; fix it, then start again: {' '.join(command)}\n{done.stdout}{done.stderr}")
     return done.stdout.strip()
 
 

@@ -179,7 +179,7 @@ def maintenance_connection(connection: Connection, request: pytest.FixtureReques
 def open_warehouse(connection: Connection) -> Callable[..., ClickHouseWarehouse]:
     """Open the loader's side of the warehouse repeatedly, as a process does at every start."""
     engine = ServerWarehouse if isinstance(connection, ServerConnection) else ChdbWarehouse
-    return lambda: engine(connection)
+    return lambda over=connection, **bounds: engine(over, **bounds)
 
 
 @pytest.fixture

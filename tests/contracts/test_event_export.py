@@ -82,7 +82,7 @@ def seqs(events, chosen, extent=None):
 
 @pytest.mark.parametrize("rows_max", [1, 3, 7, 100])
 def test_pages_of_any_size_hold_every_row_once_by_day_and_seq(events, load, project, monkeypatch, rows_max):
-    monkeypatch.setattr(export, "_PAGE_ROWS_MAX", rows_max)
+    monkeypatch.setattr(export, "PAGE_ROWS_MAX", rows_max)
     earlier, later = DAY - timedelta(days=40), DAY
     loaded = {earlier: [], later: []}
     for stream in reversed(STREAMS):
@@ -105,14 +105,14 @@ def test_rows_stored_after_the_beginning_are_left_out(events, load, project):
 
 def test_a_page_is_bounded_in_bytes(events, load, project, monkeypatch):
     text = "x" * 1000
-    monkeypatch.setattr(export, "_PAGE_BYTES", 10_000)
+    monkeypatch.setattr(export, "PAGE_BYTES", 10_000)
     load([("ann", DAY)] * 50, text=text)
     pages = list(tables(events, everything(project)))
     assert [page.num_rows for page in pages] == [4] * 12 + [2], "three texts of 1,000 bytes each"
 
 
 def test_a_row_too_large_for_a_page_has_its_own(events, load, project, monkeypatch):
-    monkeypatch.setattr(export, "_PAGE_BYTES", 1)
+    monkeypatch.setattr(export, "PAGE_BYTES", 1)
     load([("ann", DAY)] * 3, text="x")
     assert [page.num_rows for page in tables(events, everything(project))] == [1, 1, 1]
 

@@ -36,7 +36,7 @@ def flat(pages):
 
 @pytest.mark.parametrize("rows_at_once", [1, 3, 250])
 def test_pages_of_any_size_hold_every_entry_once(writer, ledger, monkeypatch, rows_at_once):
-    monkeypatch.setattr(export, "_ROWS_AT_ONCE", rows_at_once)
+    monkeypatch.setattr(export, "ROWS_AT_ONCE", rows_at_once)
     paid = [a_payment(id_, occurred_at=NOW + place // 5) for place, id_ in enumerate(ODD_IDS)]
     versions = [a_version(at=at, id=id_, mrr=at) for id_ in ODD_IDS for at in (3, 1, 2, 1)]
     others = Entry([a_payment(project="proj_2")], [a_version(project="proj_2")])
@@ -51,7 +51,7 @@ def test_pages_of_any_size_hold_every_entry_once(writer, ledger, monkeypatch, ro
 
 
 def test_what_is_recorded_after_the_first_page_does_not_prolong_the_export(writer, ledger, monkeypatch):
-    monkeypatch.setattr(export, "_ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(export, "ROWS_AT_ONCE", 1)
     writer.record([Entry([a_payment("a"), a_payment("b")], [a_version(id="a"), a_version(id="b")])])
     paid, versions = ledger.payments(EVERYTHING), ledger.versions(EVERYTHING)
     assert [next(paid)[0].id, next(versions)[0].id in {"a", "b"}] == ["a", True]
@@ -155,7 +155,7 @@ def test_an_imported_version_names_its_import(writer, ledger):
 def test_pages_are_looked_up_in_indexes_on_sqlite(writer, ledger, ledger_database, ledger_url, monkeypatch):
     if ledger_url.get_backend_name() != "sqlite":
         pytest.skip("PostgreSQL chooses a plan by the number of rows")
-    monkeypatch.setattr(export, "_ROWS_AT_ONCE", 1)
+    monkeypatch.setattr(export, "ROWS_AT_ONCE", 1)
     writer.record([Entry([a_payment("a"), a_payment("b")], [a_version(id="a"), a_version(id="b")])])
     for read, index in (
         (lambda: flat(ledger.payments(EVERYTHING)), "ix_payments_list (project=? AND (occurred_at,id)>(?,?)"),

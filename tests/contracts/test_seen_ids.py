@@ -78,7 +78,7 @@ def test_counted_ids_are_known_after_a_restart(warehouse, open_warehouse, projec
 
 
 def test_a_full_filter_grows(open_warehouse, project, monkeypatch, empty):
-    monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
+    monkeypatch.setattr(seen_ids, "CAPACITY_MIN", 16)
     warehouse = open_warehouse()
     known = [f"id {number}" for number in range(2_000)]
     for begin in range(0, 2_000, 100):
@@ -89,7 +89,7 @@ def test_a_full_filter_grows(open_warehouse, project, monkeypatch, empty):
 
 
 def test_filters_stay_within_their_memory_and_miss_nothing(open_warehouse, project, monkeypatch, empty):
-    monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
+    monkeypatch.setattr(seen_ids, "CAPACITY_MIN", 16)
     monkeypatch.setattr(seen_ids, "FILTER_BYTES_MAX", 1_024)
     warehouse = open_warehouse()
     known = [f"id {number}" for number in range(2_000)]
@@ -135,7 +135,7 @@ def test_the_ids_of_a_step_over_several_days_are_all_known(open_warehouse, proje
 
 
 def test_a_filter_that_cannot_be_built_leaves_the_previous_one(connection, project, monkeypatch, empty, open_warehouse):
-    monkeypatch.setattr(seen_ids, "_CAPACITY_MIN", 16)
+    monkeypatch.setattr(seen_ids, "CAPACITY_MIN", 16)
     warehouse = open_warehouse()
     known = [f"id {number}" for number in range(20)]
     load(warehouse, rows_of(project, known))

@@ -3,8 +3,6 @@
 Proves: two-loaders.
 """
 
-# ruff: noqa: SLF001 - staged rows are lost on the inside
-
 import itertools
 import time
 from array import array
@@ -121,37 +119,42 @@ def test_rows_keep_the_order_of_arrival_whatever_their_numbers(warehouse, projec
 
 
 @pytest.mark.parametrize("table", ["staged", "staged_repeats", "staged_stored"])
-def test_lost_staged_rows_are_not_committed(warehouse, connection, project, stream, table):
+def test_lost_staged_rows_are_not_committed(open_warehouse, connection, project, stream, table):
     """An engine that restarts in between has lost them without notice."""
+    losing = LosingConnection(connection, f"TRUNCATE TABLE {table}")
+    warehouse = open_warehouse(losing)
     load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)]))
     rows = rows_of(project, stream, [("view", "bob", "x", NOON), ("view", "bob", "x", NOON)], number=2)
     warehouse.stage(rows)
-    losing = LosingConnection(connection, f"TRUNCATE TABLE {table}")
-    warehouse._connection = losing
+    losing.is_losing = True
     with pytest.raises(WarehouseUnavailableError, match="staged"):
         warehouse.commit({rows.seq[1]}, {rows.seq[0]})
     assert counts(connection, project) == (1, 1, 1, 0)
 
 
 class LosingConnection:
-    """Loses a staged table right before the first statement of a commit."""
+    """Loses a staged table right before each statement, once it is told to."""
 
     def __init__(self, connection, loss):
-        self._connection, self._loss = connection, loss
+        self._connection, self._loss, self.is_losing = connection, loss, False
 
-    def insert_arrow(self, table, stream):
-        self._connection.insert_arrow(table, stream)
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
 
-    def run(self, sql, parameters=None):
-        self._connection.run(self._loss)
-        self._connection.run(sql)
+    def run(self, *statement):
+        self._lose()
+        self._connection.run(*statement)
 
-    def run_with(self, sql, settings):
-        self._connection.run(self._loss)
-        self._connection.run_with(sql, settings)
+    def run_with(self, *statement):
+        self._lose()
+        self._connection.run_with(*statement)
+
+    def _lose(self):
+        if self.is_losing:
+            self._connection.run(self._loss)
 
 
-def test_staged_rows_lost_at_once_are_not_judged(warehouse, connection, project, stream):
+def test_staged_rows_lost_immediately_are_not_counted(open_warehouse, connection, project, stream):
     insert = connection.insert_arrow
 
     class Forgetful:
@@ -162,7 +165,7 @@ def test_staged_rows_lost_at_once_are_not_judged(warehouse, connection, project,
             insert(table, stream)
             connection.run(f"TRUNCATE TABLE {table}")
 
-    warehouse._connection = Forgetful()
+    warehouse = open_warehouse(Forgetful())
     with pytest.raises(WarehouseUnavailableError, match="staged"):
         warehouse.stage(rows_of(project, stream, [("view", "ann", "x", NOON)]))
 
@@ -245,6 +248,6 @@ def test_tables_are_durable_and_delete_merged_parts_soon(embedded_connection, ta
 
 def test_more_rows_than_any_range_holds_are_not_taken_for_an_unfinished_one(warehouse, project, stream, monkeypatch):
     load(warehouse, rows_of(project, stream, [("view", "ann", "", NOON)] * 3))
-    monkeypatch.setattr(clickhouse_warehouse, "_STORED_AFTER_MAX", 2)
+    monkeypatch.setattr(clickhouse_warehouse, "STORED_AFTER_MAX", 2)
     with pytest.raises(WarehouseUnavailableError, match="restore both from the same backup"):
         warehouse.stored_after({stream: 0})

@@ -13,9 +13,10 @@ import pytest
 
 from mauve.config import settings_from
 from mauve.server.doctor import run_checks
-from mauve.stores.log.nats.log_reader import NatsLogReader
-from mauve.stores.log.nats.streams import STREAMS
+from mauve.stores.log.nats.messages import RECORD_BYTES_MAX
+from mauve.stores.log.nats.streams import STREAMS, subject_of
 from mauve.wiring.bootstrap import prepare
+from support.nats_streams import info_of, publish
 from support.service import SERVERS, clean_environment, mauve
 
 ADDRESSES = {
@@ -145,13 +146,14 @@ def test_an_address_that_was_used_must_stay_set(data, chosen, setting):
     assert mauve(data, "org", "list", **{setting: chosen[setting]}).returncode == 0
 
 
-def test_the_queue_on_nats_is_full_when_a_stream_has_used_its_share(data, monkeypatch):
+def test_the_queue_on_nats_is_full_when_a_stream_has_used_its_share(data, nats_server):
+    publish(nats_server, subject_of(STREAMS[0]), bytes(1000))
+    used = max(info_of(nats_server, stream).state.bytes for stream in STREAMS)
     settings = replace(settings_from(clean_environment(data)), data=data)
-    share = settings.backlog_bytes_max // len(STREAMS)
-    for used, is_full in ((share // 2, False), (share + 1, True)):
-        monkeypatch.setattr(NatsLogReader, "_sizes", lambda _self, used=used: [0, used, 0])
-        (queue,) = (each for each in run_checks(settings) if each.name == "queue")
-        assert (queue.ok, "events are refused" in queue.advice) == (not is_full, is_full), used
+    for share, is_full in ((2 * used, False), (used // 2, True)):
+        limited = replace(settings, backlog_bytes_max=(share + RECORD_BYTES_MAX) * len(STREAMS))
+        (queue,) = (each for each in run_checks(limited) if each.name == "queue")
+        assert (queue.ok, "events are refused" in queue.advice) == (not is_full, is_full), share
 
 
 @pytest.mark.parametrize(

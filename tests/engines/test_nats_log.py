@@ -341,7 +341,7 @@ class TestReader:
         delete_streams(nats_server)
         prepare_streams(Secret(nats_server.url), 1, PLAN)
         self.append(nats_server, [b"%d" % number for number in range(5)])
-        monkeypatch.setattr(log_reader, "_FROM_LEADER_MAX", 1)  # so that they are missed one by one
+        monkeypatch.setattr(log_reader, "FROM_LEADER_MAX", 1)  # so that they are missed one by one
         monkeypatch.setattr(log_reader, "MISSING_TRIES_MIN", 2)
         ticks = Ticks()
         monkeypatch.setattr(log_reader, "time", SimpleNamespace(monotonic=ticks))

@@ -109,8 +109,8 @@ def test_an_older_release_goes_on_with_tables_that_suit_it_and_refuses_others(on
 
 
 def test_one_machine_migrates_and_the_others_wait_and_say_so(opened, url, monkeypatch):
-    monkeypatch.setattr(postgresql, "_LOCK_LOGGED_EVERY_S", 0.0)
-    monkeypatch.setattr(postgresql, "_LOCK_POLL_S", 0.01)
+    monkeypatch.setattr(postgresql, "LOCK_LOGGED_EVERY_S", 0.0)
+    monkeypatch.setattr(postgresql, "LOCK_POLL_S", 0.01)
     first, second = opened(url, LEDGER), opened(url, LEDGER)
     with capture_logs() as logged:
         with first.migrating():
@@ -122,7 +122,7 @@ def test_one_machine_migrates_and_the_others_wait_and_say_so(opened, url, monkey
 
 
 def test_a_release_that_waited_for_a_newer_one_does_not_touch_its_tables(opened, url, tmp_path, monkeypatch):
-    monkeypatch.setattr(postgresql, "_LOCK_POLL_S", 0.01)
+    monkeypatch.setattr(postgresql, "LOCK_POLL_S", 0.01)
     newer = planted(CATALOG, tmp_path, EXPANDS)
     migrate(opened(url, newer), newer)
     migrate(opened(url, CATALOG), CATALOG)
@@ -131,7 +131,7 @@ def test_a_release_that_waited_for_a_newer_one_does_not_touch_its_tables(opened,
 
 def test_a_table_in_use_by_a_long_query_is_not_waited_for_forever(opened, url, tmp_path, monkeypatch):
     """Every other statement would wait for the migration, and so for the query."""
-    monkeypatch.setattr(postgresql, "_TABLE_LOCK_S_MAX", 1)
+    monkeypatch.setattr(postgresql, "TABLE_LOCK_S_MAX", 1)
     migrate(opened(url, CATALOG), CATALOG)
     newer = planted(CATALOG, tmp_path, HARMLESS["a column that may be null"])
     with opened(url, CATALOG).reading() as reader:

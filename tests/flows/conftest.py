@@ -26,8 +26,7 @@ from support.clocks import ManualClock
 def _quick_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hash passwords as the product does, at a thousandth of the cost."""
     hasher = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
-    monkeypatch.setattr(passwords, "_hasher", hasher)
-    monkeypatch.setattr(passwords, "_dummy_hash", lambda: hasher.hash("dummy"))
+    monkeypatch.setattr(passwords, "hasher", hasher)
 
 
 @pytest.fixture(scope="session")

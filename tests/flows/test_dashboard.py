@@ -551,7 +551,7 @@ class TestDocumentation:
     @pytest.fixture(params=["built", "absent"])
     def is_built(self, request, tmp_path, monkeypatch):
         (tmp_path / "built").mkdir()
-        monkeypatch.setattr(reference, "_SITE", tmp_path / request.param)
+        monkeypatch.setattr(reference, "SITE", tmp_path / request.param)
         return request.param == "built"
 
     @pytest.fixture

@@ -186,7 +186,7 @@ def test_on_shutdown_a_client_that_has_sent_more_requests_reads_the_reply_and_a_
 
 
 def test_a_request_that_is_never_answered_does_not_block_shutdown(serving, monkeypatch):
-    monkeypatch.setattr(listener, "_SHUTDOWN_S_MAX", 0.1)
+    monkeypatch.setattr(listener, "SHUTDOWN_S_MAX", 0.1)
     with connected(serving) as asking:
         asking.sendall(b"GET /slow HTTP/1.1\r\nhost: x\r\n\r\n")
         assert serving.asked.wait(PATIENCE_S)

@@ -221,7 +221,7 @@ class TestRefusals:
                 await asyncio.sleep(0.01)
             return Reply(200)
 
-        monkeypatch.setattr(plane, "_load_sdk", lambda: answer_later)
+        monkeypatch.setattr(plane, "load_sdk", lambda: answer_later)
         check_share(partial(post, "ping"), plane.IN_FLIGHT_MAX, begun, may_end)
 
     def test_too_many_questions_about_the_allowance_at_once_are_refused(self, one_call_at_once, api, monkeypatch):

@@ -122,7 +122,7 @@ class TestPlantedBugs:
         assert is_found(database)
 
     def test_ranks_that_do_not_count(self, database, monkeypatch):
-        monkeypatch.setattr(subscription_book, "_replaces", lambda new, current: new.at >= current.at)
+        monkeypatch.setattr(subscription_book, "replaces", lambda new, current: new.at >= current.at)
         assert is_found(database)
 
 

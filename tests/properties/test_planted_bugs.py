@@ -3,8 +3,6 @@
 Proves: recovery-cost.
 """
 
-# ruff: noqa: SLF001 - a bug is planted on the inside
-
 import dataclasses
 import os
 
@@ -93,7 +91,7 @@ class TestLog:
         assert is_found()
 
     def test_a_reader_that_returns_records_that_may_be_lost(self, monkeypatch):
-        monkeypatch.setattr(SegmentLogReader, "_sync", lambda *_: None)
+        monkeypatch.setattr(SegmentLogReader, "sync", lambda *_: None)
         assert is_found()
 
     def test_a_reader_that_takes_stale_frames_for_current(self, monkeypatch):
@@ -107,7 +105,7 @@ class TestLog:
         assert is_found(mark=b"all same")
 
     def test_a_reader_that_trims_unread_records(self, monkeypatch):
-        monkeypatch.setattr(SegmentLogReader, "_is_spent", lambda *_: True)
+        monkeypatch.setattr(SegmentLogReader, "is_spent", lambda *_: True)
         assert is_found()
 
     def test_a_writer_that_reuses_numbers(self, monkeypatch):
@@ -132,22 +130,22 @@ class TestLog:
         assert is_found()
 
     def test_a_writer_that_continues_after_a_failure(self, monkeypatch):
-        monkeypatch.setattr(SegmentLogWriter, "_refuse_everything", lambda self, reason: None)
+        monkeypatch.setattr(SegmentLogWriter, "refuse_everything", lambda self, reason: None)
         assert is_found()
 
 
 class TestLoader:
     def test_a_loader_that_commits_the_position_before_it_stores(self, monkeypatch):
-        load = Loader._load
+        load = Loader.load_range
 
         def finish_first(self, log_range, known):
-            finish = self._finish
+            finish = self.finish_range
             finish(LogRange(log_range.records), set())
-            self._finish = lambda *step: None
+            self.finish_range = lambda *step: None
             load(self, log_range, known)
-            self._finish = finish
+            self.finish_range = finish
 
-        monkeypatch.setattr(Loader, "_load", finish_first)
+        monkeypatch.setattr(Loader, "load_range", finish_first)
         assert is_found()
 
     def test_a_loader_that_does_not_ask_the_warehouse_before_it_repeats(self, monkeypatch):
@@ -174,27 +172,27 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_mixes_new_records_with_those_half_stored(self, monkeypatch):
-        monkeypatch.setattr(Loader, "_unfinished_range", lambda *_: LogRange())
+        monkeypatch.setattr(Loader, "unfinished_range", lambda *_: LogRange())
         assert is_found()
 
     def test_a_loader_that_trims_before_the_position_is_committed(self, monkeypatch):
-        load = Loader._load_and_read_ahead
+        load = Loader.load_and_read_ahead
 
         def trim_first(self, log_range, known, positions):
-            self._trim(positions)
+            self.trim(positions)
             load(self, log_range, known, positions)
 
-        monkeypatch.setattr(Loader, "_load_and_read_ahead", trim_first)
+        monkeypatch.setattr(Loader, "load_and_read_ahead", trim_first)
         assert is_found()
 
     def test_a_loader_that_continues_where_a_failed_step_would_have_ended(self, monkeypatch):
-        load = Loader._load_and_read_ahead
+        load = Loader.load_and_read_ahead
 
         def load_and_keep_the_end(self, log_range, known, positions):
             self._positions = positions
             load(self, log_range, known, positions)
 
-        monkeypatch.setattr(Loader, "_load_and_read_ahead", load_and_keep_the_end)
+        monkeypatch.setattr(Loader, "load_and_read_ahead", load_and_keep_the_end)
         assert is_found()
 
     @pytest.mark.parametrize("milliseconds", [-1, 1])
@@ -213,14 +211,16 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_judges_one_stream_after_another(self, monkeypatch):
-        monkeypatch.setattr(arrival_order, "_in_order", lambda found: [(stream, record) for _, stream, record in found])
+        monkeypatch.setattr(
+            arrival_order, "by_arrival", lambda found: [(stream, record) for _, stream, record in found]
+        )
         assert is_found()
 
     def test_a_loader_that_goes_beyond_what_was_read_of_every_stream(self, monkeypatch):
-        take_until = ArrivalOrder._take_until
+        take_until = ArrivalOrder.take_until
         monkeypatch.setattr(
             ArrivalOrder,
-            "_take_until",
+            "take_until",
             lambda self, stream, waiting, later, _: take_until(self, stream, waiting, later, None),
         )
         assert is_found()
@@ -246,10 +246,10 @@ class TestLoader:
         assert is_found()
 
     def test_a_loader_that_drops_unreadable_records(self, monkeypatch):
-        finish = Loader._finish
+        finish = Loader.finish_range
         monkeypatch.setattr(
             Loader,
-            "_finish",
+            "finish_range",
             lambda self, log_range, repeats: finish(self, dataclasses.replace(log_range, unreadable=[]), repeats),
         )
         assert is_found()

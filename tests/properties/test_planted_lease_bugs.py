@@ -1,7 +1,5 @@
 """Checks of the simulation with two loaders: each bug planted here must be found, or it proves nothing."""
 
-# ruff: noqa: SLF001 - a bug is planted on the inside
-
 import dataclasses
 from itertools import count
 
@@ -53,7 +51,7 @@ class TestIntent:
         assert is_found()
 
     def test_a_loader_that_repeats_only_the_streams_of_which_rows_are_stored(self, monkeypatch):
-        unfinished_range = Loader._unfinished_range
+        unfinished_range = Loader.unfinished_range
 
         def of_some_streams(self, positions, unfinished):
             intent, streams = unfinished.intent, last_numbers(unfinished.stored)
@@ -62,14 +60,14 @@ class TestIntent:
                 intent = Intent({stream: intent.before[stream] for stream in last}, last)
             return unfinished_range(self, positions, unfinished._replace(intent=intent))
 
-        monkeypatch.setattr(Loader, "_unfinished_range", of_some_streams)
+        monkeypatch.setattr(Loader, "unfinished_range", of_some_streams)
         assert is_found()
 
     def test_a_loader_that_asks_what_is_stored_only_before_it_stages(self, monkeypatch):
-        store = Loader._store
+        store = Loader.store_range
         monkeypatch.setattr(
             Loader,
-            "_store",
+            "store_range",
             lambda self, log_range, known: store(
                 self, LogRange(log_range.records, log_range.rows, log_range.batches), known
             ),

@@ -1,6 +1,7 @@
 """Processes that accept events of an organization with a cap, in one event loop, over real stores."""
 
 import asyncio
+from collections.abc import Mapping
 from itertools import cycle
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from mauve.stores.ledger import Entry, LoadStep
 from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.usage import UsageReader
 from mauve.stores.ledger.writer import LedgerWriter
-from mauve.stores.limits.accepted import FileAcceptedCounts
+from mauve.stores.limits.accepted import AcceptedExchange, FileAcceptedCounts
 from mauve.stores.log import MIXED_STREAM
 from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.writer import SegmentLogWriter
@@ -101,13 +102,13 @@ class MemoryExchange:
         self._shared = streams.shared
         self._process = process
 
-    def share(self, accepted):
+    def share(self, accepted: Mapping[int, AcceptedCounts]) -> None:
         self._shared[self._process] = {stream: counts.copy() for stream, counts in accepted.items()}
 
-    def own(self):
+    def own(self) -> dict[int, AcceptedCounts]:
         return {stream: counts.copy() for stream, counts in self._shared.get(self._process, {}).items()}
 
-    def others(self):
+    def others(self) -> list[tuple[int, AcceptedCounts]]:
         others = (counts for process, counts in self._shared.items() if process != self._process)
         return [(stream, accepted) for counts in others for stream, accepted in counts.items()]
 
@@ -120,14 +121,18 @@ class Process:
         self.events = 0
         self._stream, self._streams = stream, streams
         root = world.folder / "log"
-        self.log = streams or SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
+        self.log: SharedStreams | SegmentLogWriter
+        self.exchange: AcceptedExchange
+        if streams is None:
+            self.log = SegmentLogWriter(root, stream, segment_bytes=SEGMENT_BYTES)
+            self.exchange = FileAcceptedCounts(world.folder / "accepted", stream)
+            reader = SegmentLogReader(root)
+            records = lambda after, through: reader.records(stream, after, through)  # noqa: E731 - found at every call
+            own = OwnStream(stream, self.log.last_number, records)
+        else:
+            self.log, self.exchange, own = streams, MemoryExchange(streams, stream), None
         self.keyring = Keyring(world.changes_since)
         self.keyring.refresh()
-        reader = SegmentLogReader(root)
-        records = lambda after, through: reader.records(stream, after, through)  # noqa: E731 - looked up at every call
-        own = None if streams else OwnStream(stream, self.log.last_number, records)
-        files = FileAcceptedCounts(world.folder / "accepted", stream)
-        self.exchange = MemoryExchange(streams, stream) if streams else files
         self.caps = EventCaps(own, self.keyring, UsageReader(world.database), self.exchange, world.clock)
         self.caps.refresh()
 
@@ -160,7 +165,9 @@ class Process:
     async def offer_with_payments(self, events: int) -> bool:
         """Do the same for a batch that goes through the ledger; its payments are left out."""
         org_period = self.org_period()
-        if self.caps.events(org_period) >= self.keyring.organizations[ORG].event_cap:
+        cap = self.keyring.organizations[ORG].event_cap
+        assert cap is not None
+        if self.caps.events(org_period) >= cap:
             return False
         header = packed_header("proj_1", ORG, self.world.clock.now_ms(), self.world.clock.now_us(), events)
         with self.caps.recording(org_period, events):

@@ -1,18 +1,22 @@
 """Entries for catalogs: organizations, apps and keys to start with."""
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 from mauve.core.app import AppType, Environment, Ownership
 from mauve.core.credential import KeyKind
 from mauve.core.ids import SystemRandomness, new_id
 from mauve.core.organization import Limits, Organization, Standing
 from mauve.stores.catalog import NewApp, NewKey
+from mauve.stores.catalog.catalog import Catalog
+from mauve.stores.published import PublishedRecord
 
 NOW = 1_800_000_000_000
 RANDOM = SystemRandomness()
 
 
-def in_parallel(work):
+def in_parallel(work: Callable[[], object]) -> None:
     """Run the work in four threads at once."""
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
@@ -21,12 +25,12 @@ def in_parallel(work):
         thread.join()
 
 
-def an_id(prefix):
+def an_id(prefix: str) -> str:
     return new_id(prefix, RANDOM)
 
 
-def an_organization(**fields):
-    known = {
+def an_organization(**fields: Any) -> Organization:
+    known: dict[str, Any] = {
         "org_id": an_id("org"),
         "name": "Acme",
         "standing": Standing.LIVE,
@@ -37,8 +41,8 @@ def an_organization(**fields):
     return Organization(**(known | fields))
 
 
-def an_app(org_id, **fields):
-    known = {
+def an_app(org_id: str, **fields: Any) -> NewApp:
+    known: dict[str, Any] = {
         "app_id": an_id("app"),
         "org_id": org_id,
         "public_id": an_id("proj"),
@@ -50,8 +54,8 @@ def an_app(org_id, **fields):
     return NewApp(**(known | fields))
 
 
-def a_key(**fields):
-    known = {
+def a_key(**fields: Any) -> NewKey:
+    known: dict[str, Any] = {
         "key_id": an_id("key"),
         "kind": KeyKind.SERVER,
         "environment": Environment.LIVE,
@@ -62,17 +66,17 @@ def a_key(**fields):
     return NewKey(**(known | fields))
 
 
-def let_pass(_tally):
+def let_pass(_tally: object) -> None:
     """A check that allows every change."""
 
 
 class Follower:
     """Reads what was published since it was last asked, as every process does."""
 
-    def __init__(self, catalog):
+    def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._revision = 0
 
-    def news(self):
+    def news(self) -> list[PublishedRecord]:
         records, self._revision = self._catalog.published.changes_since(self._revision)
         return records

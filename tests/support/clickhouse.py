@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 import httpx2 as httpx
@@ -37,11 +38,11 @@ class ClickHouse:
         self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self.start()
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         self.kill()
         shutil.rmtree(self._folder)
 
@@ -72,7 +73,7 @@ class ClickHouse:
         freeze(self.pid)
 
     def thaw(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
+        os.kill(self.pid, signal.SIGCONT)
 
     @property
     def pid(self) -> int:

@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qsl, urlsplit
@@ -32,12 +33,13 @@ CODE = re.compile(r"Code: (\d+)")
 class Session:
     """A connection of the engine, with the settings and the database that it has now."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.lock = threading.Lock()
         self.connection = chdb.connect(PATH)
-        self.settings, self.database, self.ends_at = {}, "default", 0.0
+        self.settings: dict[str, str] = {}
+        self.database, self.ends_at = "default", 0.0
 
-    def prepare(self, database, settings):
+    def prepare(self, database: str, settings: Mapping[str, str]) -> None:
         if database != self.database:
             self.connection.query(f"USE `{database}`")
             self.database = database
@@ -52,12 +54,13 @@ class Session:
 
 
 class Sessions:
-    def __init__(self):
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._named, self._unnamed = {}, []
+        self._named: dict[str, Session] = {}
+        self._unnamed: list[Session] = []
 
     @contextmanager
-    def session(self, name, timeout_s):
+    def session(self, name: str | None, timeout_s: float) -> Iterator[Session]:
         if name is None:
             with self._lock:
                 session = self._unnamed.pop() if self._unnamed else Session()
@@ -67,8 +70,9 @@ class Sessions:
             return
         with self._lock:
             self._end_old()
-            session = self._named.setdefault(name, None) or self._named.__setitem__(name, Session())
-            session = session or self._named[name]
+            if name not in self._named:
+                self._named[name] = Session()
+            session = self._named[name]
             session.ends_at = time.monotonic() + timeout_s
         if not session.lock.acquire(blocking=False):
             raise RuntimeError(f"Code: 373. DB::Exception: Session {name} is locked (SESSION_IS_LOCKED)")
@@ -77,7 +81,7 @@ class Sessions:
         finally:
             session.lock.release()
 
-    def _end_old(self):
+    def _end_old(self) -> None:
         for name, session in list(self._named.items()):
             if session.ends_at < time.monotonic() and not session.lock.locked():
                 del self._named[name]
@@ -92,10 +96,10 @@ class Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     wbufsize = 65_536
 
-    def do_GET(self):
+    def do_GET(self) -> None:
         self._answer(200, b"Ok.\n", {})
 
-    def do_POST(self):
+    def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         parameters = dict(parse_qsl(urlsplit(self.path).query, keep_blank_values=True))
         if self.headers.get("content-type", "").startswith("multipart/form-data"):
@@ -112,13 +116,13 @@ class Handler(BaseHTTPRequestHandler):
         else:
             self._answer(200, answer, {"X-ClickHouse-Format": "TabSeparated", "X-ClickHouse-Timezone": "UTC"})
 
-    def _check_password(self):
+    def _check_password(self) -> None:
         text = self.headers.get("authorization", "Basic ").removeprefix("Basic ")
         user, _, password = base64.b64decode(text).decode().partition(":")
         if PASSWORDS.get(user) != password:
             raise RuntimeError(f"Code: 516. DB::Exception: {user}: Authentication failed (AUTHENTICATION_FAILED)")
 
-    def _answer(self, status, body, headers):
+    def _answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         with suppress(ConnectionError):
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -127,19 +131,21 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
             self.wfile.flush()
 
-    def log_message(self, *_arguments):
+    def log_message(self, *_arguments: object) -> None:
         pass
 
 
-def form_fields(content_type, body):
+def form_fields(content_type: str, body: bytes) -> dict[str, str]:
     message = email.message_from_bytes(f"Content-Type: {content_type}\r\n\r\n".encode() + body)
-    return {
-        part.get_param("name", header="content-disposition"): part.get_payload(decode=True).decode()
-        for part in message.get_payload()
-    }
+    fields = {}
+    for part in message.walk():
+        content = part.get_payload(decode=True)
+        if isinstance(content, bytes):
+            fields[str(part.get_param("name", header="content-disposition"))] = content.decode()
+    return fields
 
 
-def run(parameters, body):
+def run(parameters: Mapping[str, str], body: bytes) -> bytes:
     query = parameters.get("query", "").encode() + body
     bound = {name[6:]: value for name, value in parameters.items() if name.startswith("param_")}
     settings = {
@@ -152,7 +158,8 @@ def run(parameters, body):
         session.prepare(parameters.get("database", "default"), settings)
         inserted = DATA_FORMAT.match(query)
         if inserted is None:
-            return session.connection.query(query.decode(), "TabSeparated", params=bound or None).bytes()
+            answer: bytes = session.connection.query(query.decode(), "TabSeparated", params=bound or None).bytes()
+            return answer
         with session.connection.send_insert(inserted.group(1).decode(), inserted.group(2).decode()) as inserter:
             inserter.append(query[inserted.end() :])
             inserter.finish()

@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote, urlsplit
 
 import httpx2 as httpx
@@ -150,11 +151,12 @@ class Node:
     def free_disk(self) -> None:
         (self.disk / "filling").unlink(missing_ok=True)
 
-    def readiness(self, url: str) -> dict:
+    def readiness(self, url: str) -> dict[str, Any]:
         try:
-            return httpx.get(f"{url}/readyz", timeout=_ASK_S).json()
+            reply: dict[str, Any] = httpx.get(f"{url}/readyz", timeout=_ASK_S).json()
         except (httpx.HTTPError, ValueError):
             return {}
+        return reply
 
     def has_storage(self) -> bool:
         """Return whether its NATS server still stores messages."""
@@ -213,7 +215,7 @@ class Cluster:
         self._opened = ExitStack()
         self.nodes: dict[str, Node] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         try:
             self._open()
         except BaseException:
@@ -221,7 +223,7 @@ class Cluster:
             raise
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         for node in self.nodes.values():
             node.kill()
         self._opened.close()
@@ -256,12 +258,12 @@ class Cluster:
         ((holder,),) = self.rows("SELECT holder FROM load_lease")
         return next((node for node in self.nodes.values() if holder in node.holder_names()), None)
 
-    def rows(self, sql: str, *parameters: object) -> list[tuple]:
+    def rows(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """Read from the ledger."""
         with psycopg.connect(self.settings["MAUVE_DATABASE_URL"], options="-c search_path=ledger") as connection:
             return connection.execute(sql, parameters).fetchall()
 
-    def events_of(self, project: str) -> list[list]:
+    def events_of(self, project: str) -> list[list[Any]]:
         """Return id, user and whether it counts, of every stored event of a project."""
         sql = f"SELECT id, user, counted FROM events WHERE project = '{project}' FORMAT JSONCompactEachRow"
         return [json.loads(line) for line in self._clickhouse.query(sql, self._warehouse).splitlines()]
@@ -274,7 +276,7 @@ class Cluster:
     def engines(self) -> list[tuple[str, int]]:
         """Return host and port of PostgreSQL and ClickHouse."""
         urls = [urlsplit(self.settings[name]) for name in ("MAUVE_DATABASE_URL", "MAUVE_WAREHOUSE_URL")]
-        return [(url.hostname, url.port) for url in urls]
+        return [(url.hostname or "", url.port or 0) for url in urls]
 
     def cpu_s(self) -> float:
         """Return the CPU time that the tests and every machine have used."""

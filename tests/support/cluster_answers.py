@@ -143,8 +143,12 @@ def _key_statuses(history: History) -> Iterator[str]:
                 yield f"{use.node} answered 503 to {use.kind} without Retry-After"
             process = use.node, use.kind == "reads"
             since = known.get(process)
-            is_early = use.status == 401 and since is not None and use.answered_at < key.revoking_at
-            if is_early and not _is_troubled(history.troubles, use.node, since, use.answered_at):
+            if (
+                use.status == 401
+                and since is not None
+                and use.answered_at < key.revoking_at
+                and not _is_troubled(history.troubles, use.node, since, use.answered_at)
+            ):
                 yield f"{use.node} refused a key that it had accepted and that was not revoked"
             if use.status == accepted:
                 known.setdefault(process, use.answered_at)
@@ -214,7 +218,9 @@ def _statuses(history: History) -> Iterator[str]:
 def _takeover(history: History) -> Iterator[str]:
     """Check that another loader has taken over, and has loaded, soon after the loss of the one that did."""
     found = history.takeover
-    for step, took_s, allowed_s in [] if found is None else _steps_of(found):
+    if found is None:
+        return
+    for step, took_s, allowed_s in _steps_of(found):
         waited_s = history.delays.within(found.lost_at, found.lost_at + took_s)
         if took_s > allowed_s + waited_s:
             yield (

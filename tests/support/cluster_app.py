@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import httpx2 as httpx
 
@@ -49,7 +51,7 @@ def create_app(cluster: Cluster, seed: int, data: str) -> App:
     limited_key = eventually(lambda: _created(url, limited, name))["sk_key"]
     for provider, secret in WEBHOOKS.items():
         path = f"{url}/v1/apps/{created['app_id']}/webhooks/{provider}"
-        eventually(lambda path=path, secret=secret: _saves(path, secret, token))
+        eventually(partial(_saves, path, secret, token))
     app = App(
         token,
         created["app_id"],
@@ -88,7 +90,7 @@ def _organization(parts: ControlParts, name: str, **limits: int) -> tuple[str, s
     return org_id, operator.mint_token(parts, org_id, "run", Scope)[1].reveal()
 
 
-def _created(url: str, token: str, name: str) -> dict | None:
+def _created(url: str, token: str, name: str) -> dict[str, Any] | None:
     reply = httpx.post(f"{url}/v1/apps", json={"name": name}, headers=bearer(token))
     return reply.json() if reply.status_code == 201 else None
 

@@ -7,13 +7,15 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 
 import httpx2 as httpx
 
 from support.billing import sample
 from support.cluster import Node
 from support.cluster_app import App, signed
-from support.cluster_history import NO_ANSWER, WRITE_KINDS, Answer, Event, Outcome, Payment, Version, Write
+from support.cluster_history import NO_ANSWER, WRITE_KINDS, Answer, Event, Outcome, Payment, Version, Write, Written
 from support.service import PATIENCE_S, bearer
 
 TRIES_MAX = 4
@@ -113,7 +115,7 @@ class Sender(Client):
         nodes = self.chance.sample(self.nodes, len(self.nodes))
         for node in itertools.islice(itertools.cycle(nodes), TRIES_MAX):
             try:
-                reply = self.ask(node, path.split("/")[2], lambda node=node: self._post(node, path, content, headers))
+                reply = self.ask(node, path.split("/")[2], partial(self._post, node, path, content, headers))
             except NOT_SENT:
                 time.sleep(0.05)
                 continue
@@ -136,19 +138,19 @@ class Sender(Client):
             for place in range(count)
         ]
 
-    def _wire(self, event: Event) -> dict:
+    def _wire(self, event: Event) -> dict[str, Any]:
         at = {"at": f"{self.app.day}T12:00:00Z"} if event.is_dated else {}
         return {"name": "view", "id": event.id, "user": event.user, **at}
 
-    def _event(self, number: int, _kind: str) -> tuple:
+    def _event(self, number: int, _kind: str) -> tuple[str, Any, Written]:
         (event,) = self._events(number, 1)
-        return "/v1/events", self._wire(event), ((event,),)
+        return "/v1/events", self._wire(event), Written((event,))
 
-    def _batch(self, number: int, _kind: str) -> tuple:
+    def _batch(self, number: int, _kind: str) -> tuple[str, Any, Written]:
         events = self._events(number, self.chance.randint(2, 20))
-        return "/v1/events", [self._wire(event) for event in events], (tuple(events),)
+        return "/v1/events", [self._wire(event) for event in events], Written(tuple(events))
 
-    def _paid(self, number: int) -> tuple[Payment, dict]:
+    def _paid(self, number: int) -> tuple[Payment, dict[str, Any]]:
         payment = Payment(
             f"{self.label}-{number}",
             self.chance.randint(1, 10**6),
@@ -158,20 +160,20 @@ class Sender(Client):
         props = {"amount": payment.amount, "currency": payment.currency, "earned": payment.is_earned}
         return payment, {"name": "payment", "id": payment.id, "props": props}
 
-    def _payment(self, number: int, _kind: str) -> tuple:
+    def _payment(self, number: int, _kind: str) -> tuple[str, Any, Written]:
         payment, wire = self._paid(number)
-        return "/v1/events", wire, ((), (payment,))
+        return "/v1/events", wire, Written(payments=(payment,))
 
-    def _mixed(self, number: int, _kind: str) -> tuple:
+    def _mixed(self, number: int, _kind: str) -> tuple[str, Any, Written]:
         events = self._events(number, 3)
         payment, wire = self._paid(number)
-        return "/v1/events", [*map(self._wire, events), wire], (tuple(events), (payment,))
+        return "/v1/events", [*map(self._wire, events), wire], Written(tuple(events), (payment,))
 
-    def _subscription(self, number: int, _kind: str) -> tuple:
+    def _subscription(self, number: int, _kind: str) -> tuple[str, Any, Written]:
         version = Version(f"{self.label}-s{number % 3}", number + 1, self.chance.randint(1, 10**5), "eur")
-        return "/v1/objects", subscription_body(version), ((), (), (version,))
+        return "/v1/objects", subscription_body(version), Written(versions=(version,))
 
-    def _delivery(self, number: int, provider: str) -> tuple:
+    def _delivery(self, number: int, provider: str) -> tuple[str, Any, Written]:
         id_ = f"{self.label}-{number}"
         if provider == "biller_a":
             body = sample("stripe_invoice_paid_basic")
@@ -181,10 +183,10 @@ class Sender(Client):
             body = sample("polar_order_paid_renewal")
             body["data"]["id"] = id_
             payment = Payment(f"polar:{id_}", _AMOUNTS[provider], "usd")
-        return f"/v1/webhooks/{provider}/{self.app.project}", body, ((), (payment,))
+        return f"/v1/webhooks/{provider}/{self.app.project}", body, Written(payments=(payment,))
 
 
-def subscription_body(version: Version) -> dict:
+def subscription_body(version: Version) -> dict[str, Any]:
     at = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=version.number)
     fields = {"status": "active", "mrr": version.mrr, "currency": version.currency, "at": at.isoformat()}
     return {"type": "subscription", "id": version.id, **fields}

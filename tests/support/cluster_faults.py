@@ -71,9 +71,9 @@ def fault_of(seed: int) -> Fault:
 
 def prepare(cluster: Cluster, fault: Fault | None) -> None:
     """Restart the nodes whose clock this run may move so that it can be, and those of an earlier run as usual."""
-    is_moved = fault is not None and fault.kind is Kind.CLOCK_MOVED
+    moved = fault.target if fault is not None and fault.kind is Kind.CLOCK_MOVED else None
     for node in cluster.nodes.values():
-        is_clock_movable = is_moved and fault.target in {node.name, LOADER}
+        is_clock_movable = moved in {node.name, LOADER}
         if node.is_clock_movable is not is_clock_movable:
             node.restart_mauve(is_clock_movable=is_clock_movable)
             cluster.wait_until_ready()
@@ -88,10 +88,15 @@ def begin(cluster: Cluster, fault: Fault, node: Node) -> None:
         case Kind.CLOCK_MOVED:
             node.set_clock(fault.clock_s)
         case Kind.DISK_FULL:
-            eventually(lambda: node.fill_disk() or node.is_disk_full())  # A process may have removed a file meanwhile.
+            eventually(lambda: _is_filled(node))
         case _:
             eventually(lambda: all(is_answered for _, is_answered in _attempts(cluster, fault.kind, node)))
             _cut(cluster, fault.kind, node)
+
+
+def _is_filled(node: Node) -> bool:
+    node.fill_disk()
+    return node.is_disk_full()  # A process may have removed a file.
 
 
 def _cut(cluster: Cluster, kind: Kind, node: Node) -> None:

@@ -6,9 +6,11 @@ Every check is a pure function that returns what is wrong. Histories written for
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from typing import NamedTuple
 
 from support.cluster_delays import Delays
 
@@ -47,6 +49,14 @@ class Version:
     number: int
     mrr: int
     currency: str
+
+
+class Written(NamedTuple):
+    """The content of a request."""
+
+    events: tuple[Event, ...] = ()
+    payments: tuple[Payment, ...] = ()
+    versions: tuple[Version, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -216,8 +226,9 @@ def _users(history: History, stored: Stored) -> Iterator[str]:
             yield f"{name} is {reported}, stored events have {len(exact)} users"
 
 
-def _between(noun: str, least: set, found: Iterable, most: set) -> Iterator[str]:
-    found = set(found)
+def _between(
+    noun: str, least: AbstractSet[object], found: AbstractSet[object], most: AbstractSet[object]
+) -> Iterator[str]:
     yield from (f"{noun} {each} was acknowledged and is lost" for each in least - found)
     yield from (f"{noun} {each} is stored and was refused or never sent" for each in found - most)
 

@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 import httpx2 as httpx
 
@@ -10,7 +11,7 @@ from support.cluster import Node
 from support.cluster_answers import KEY_USES, KEYS_MIN, REVOCATION_S_MAX
 from support.cluster_app import App
 from support.cluster_clients import NOT_SENT, Client, subscription_body
-from support.cluster_history import Event, KeyLife, Outcome, Payment, Version, Write
+from support.cluster_history import Event, KeyLife, Outcome, Payment, Version, Write, Written
 from support.service import PATIENCE_S, bearer
 
 CONTROL_S_MAX = 18.0  # A revocation waits up to 10.5 s for NATS, and is answered after that.
@@ -123,14 +124,14 @@ class KeyUser(Client):
             self.writes.append(Write(Outcome.ACKED, "key", *write))
 
 
-def _content(kind: str, id_: str) -> tuple[str, dict, tuple]:
+def _content(kind: str, id_: str) -> tuple[str, dict[str, Any], Written]:
     match kind:
         case "events":
-            return "/v1/events", {"name": "view", "id": id_, "user": "key holder"}, ((Event(id_, "key holder"),),)
+            return "/v1/events", {"name": "view", "id": id_, "user": "key holder"}, Written((Event(id_, "key holder"),))
         case "payments":
             props = {"amount": 1, "currency": "eur"}
-            return "/v1/events", {"name": "payment", "id": id_, "props": props}, ((), (Payment(id_, 1, "eur"),))
+            return "/v1/events", {"name": "payment", "id": id_, "props": props}, Written((), (Payment(id_, 1, "eur"),))
         case "objects":
             version = Version(id_, 1, 1, "eur")
-            return "/v1/objects", subscription_body(version), ((), (), (version,))
-    return "", {}, ()
+            return "/v1/objects", subscription_body(version), Written(versions=(version,))
+    return "", {}, Written()

@@ -2,11 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
+from typing import Any
 
 import httpx2 as httpx
 
@@ -113,7 +114,7 @@ def sending(cluster: Cluster, app: App, seed: int, try_s: float) -> Iterator[His
     history.keys += [key.life for key in keys]
 
 
-def _join(clients: list[Client]) -> None:
+def _join(clients: Sequence[Client]) -> None:
     ends_at = time.monotonic() + PATIENCE_S
     for client in clients:
         client.join(max(0.0, ends_at - time.monotonic()))
@@ -183,7 +184,7 @@ def _when(check: Callable[[], bool], otherwise: str) -> float:
     return time.monotonic()
 
 
-def _accepts(node: Node, app: App, event: dict) -> bool:
+def _accepts(node: Node, app: App, event: dict[str, str]) -> bool:
     try:
         reply = httpx.post(f"{node.ingest_url}/v1/events", json=event, headers=bearer(app.key), timeout=TRY_S_MAX)
     except httpx.TransportError:
@@ -230,7 +231,7 @@ def _number(at_us: int) -> int:
     return at_us // 1_000_000 - int(datetime(2026, 1, 1, tzinfo=UTC).timestamp())
 
 
-def _read(cluster: Cluster, app: App, metric: str) -> list[dict]:
+def _read(cluster: Cluster, app: App, metric: str) -> list[dict[str, Any]]:
     """Read a metric with the server key, which spends no allowance, from any node that answers."""
     today = datetime.now(UTC).date()
     # Times are moved to at most seven days before receipt, which may have been yesterday by now.
@@ -244,10 +245,11 @@ def _read(cluster: Cluster, app: App, metric: str) -> list[dict]:
             assert reply.status_code == 503, reply.text
         return None
 
-    return eventually(answer).json()["data"]
+    rows: list[dict[str, Any]] = eventually(answer).json()["data"]
+    return rows
 
 
-def _by_currency(rows: list[dict], name: str) -> dict[str, int]:
+def _by_currency(rows: list[dict[str, Any]], name: str) -> dict[str, int]:
     sums: dict[str, int] = {}
     for row in rows:
         sums[row["currency"]] = sums.get(row["currency"], 0) + row[name]

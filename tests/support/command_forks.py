@@ -12,10 +12,11 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
+from typing import IO, Any
 
 REQUEST_BYTES_MAX = 1 << 20
 _FDS = 4  # standard input, output and error, and a socket for the exit code
@@ -33,7 +34,7 @@ _IMPORTED_LATER = (
 
 def run(
     arguments: Sequence[str], *, stdin: str, env: Mapping[str, str], timeout_s: float
-) -> subprocess.CompletedProcess:
+) -> subprocess.CompletedProcess[str]:
     """Run a command and wait for it, as `subprocess.run` does."""
     with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin)
@@ -46,7 +47,7 @@ def run(
     return subprocess.CompletedProcess(arguments, code, *texts)
 
 
-def _exit_code(request: list, files: list, timeout_s: float) -> int:
+def _exit_code(request: list[Any], files: list[IO[Any]], timeout_s: float) -> int:
     ours, theirs = socket.socketpair()
     with ours:
         with theirs:
@@ -92,7 +93,7 @@ def _serve(requests: socket.socket) -> None:
             os.close(fd)
 
 
-def _run(request: list, fds: list[int], main) -> None:
+def _run(request: list[Any], fds: list[int], main: Callable[[], None]) -> None:
     """Run the command in a fork, and send its exit code."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     sys.argv, environment, folder = request
@@ -106,7 +107,8 @@ def _run(request: list, fds: list[int], main) -> None:
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(folder)
-        sys.exit(main())
+        main()
+        sys.exit()
     _, status = os.waitpid(pid, 0)
     os.write(result, str(os.waitstatus_to_exitcode(status)).encode())
     os._exit(0)

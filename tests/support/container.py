@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from support.service import PATIENCE_S, eventually
 
@@ -59,7 +60,7 @@ def reason_to_skip() -> str | None:
 class Image:
     """A built image: its configuration, and its files, mounted here."""
 
-    settings: Mapping[str, object]
+    settings: Mapping[str, Any]
     root: Path
     bytes: int
 
@@ -130,7 +131,7 @@ class Builder:
 class Container:
     """A running image: its process 1, as this host sees it."""
 
-    def __init__(self, process: subprocess.Popen, image: Image, url: str) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], image: Image, url: str) -> None:
         self._process = process
         self._image = image
         self.url = url
@@ -160,6 +161,7 @@ def running(image: Image, data: Path, **environment: str) -> Iterator[Container]
         process = subprocess.Popen(
             ["unshare", "--mount", "--pid", "--fork", "--kill-child", *confined], stdout=subprocess.PIPE, stderr=log
         )
+    assert process.stdout is not None
     try:
         line = process.stdout.readline()
         assert line, (data.parent / "log").read_text()

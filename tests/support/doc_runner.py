@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -59,7 +59,7 @@ class Runner:
     credentials: Credentials
     folder: Path
     chromium: Browser
-    started: list[subprocess.Popen] = field(default_factory=list)
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
     ports: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class Runner:
     def check_types(self) -> None:
         """Check every TypeScript file that the document's blocks have made."""
         if any(self.folder.glob("[!n]*/**/*.ts*")) or any(self.folder.glob("*.ts*")):
-            command = [NODE / "node_modules/.bin/tsc", "-p", "."]
+            command = [str(NODE / "node_modules/.bin/tsc"), "-p", "."]
             done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stdout
 
@@ -172,7 +172,7 @@ class Runner:
         """Return a command that runs the text with the variables of the blocks before it, and keeps its own."""
         return ["bash", "-c", f"set -aeo pipefail\n[ ! -f .state ] || . ./.state\n{text}\nexport -p > .state"]
 
-    def _done(self, block: Block, command: list) -> str:
+    def _done(self, block: Block, command: Sequence[str | Path]) -> str:
         done = subprocess.run(
             [str(word) for word in command],
             cwd=self.folder,

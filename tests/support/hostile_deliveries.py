@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from mauve.ingest.webhooks.endpoint import BODY_BYTES_MAX
 
@@ -30,28 +32,28 @@ PADDING = {
 """Values of about a kilobyte to fill a document with."""
 
 
-def subscription_a(items, **fields):
+def subscription_a(items: object, **fields: object) -> dict[str, Any]:
     data = {"id": "sub_1", "status": "active", "currency": "eur", "items": {"data": items}} | fields
     return {"id": "evt_1", "type": "customer.subscription.updated", "created": 1_793_000_000, "data": {"object": data}}
 
 
-def subscription_b(**fields):
+def subscription_b(**fields: object) -> dict[str, Any]:
     data = {"id": "sub_1", "status": "active", "currency": "eur", "amount": 1200, "recurring_interval": "month"}
     return {"type": "subscription.updated", "timestamp": "2026-10-26T06:13:20Z", "data": data | fields}
 
 
-def item(count="1", unit="1000"):
+def item(count: str = "1", unit: str = "1000") -> dict[str, Any]:
     """Return an item whose interval count has these digits."""
     recurring = {"interval": "day", "interval_count": f"digits:{count}"}
     return {"quantity": 2**53 - 1, "price": {"unit_amount_decimal": unit, "recurring": recurring}}
 
 
-def written(event):
+def written(event: object) -> bytes:
     """Return the event as JSON, with `digits:` texts as numbers."""
     return re.sub(r'"digits:([^"]*)"', r"\1", json.dumps(event)).encode()
 
 
-def many_values():
+def many_values() -> dict[str, bytes]:
     """Return bodies full of values, by what makes each of them slow to walk."""
     head, tail = b'{"id":"evt_1","type":"invoice.paid"', b"}"
     room = BODY_BYTES_MAX - len(head + tail) - 16
@@ -63,7 +65,7 @@ def many_values():
     }
 
 
-def filled(event, path, padding, bytes_max=BODY_BYTES_MAX):
+def filled(event: dict[str, Any], path: Sequence[str], padding: bytes, bytes_max: int = BODY_BYTES_MAX) -> bytes:
     """Fill the value at a path with as much padding as fits: one long text, or a list."""
     *outer, last = path
     data = event

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import count
 
@@ -13,6 +14,7 @@ from mauve.stores.ledger import Entry, Outcome, Payment, SubscriptionVersion
 from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.writer import LedgerWriter
+from mauve.stores.sql.database import Database
 from support.ledger_entries import mrr_of, totals
 
 MIDNIGHT = 1_800_057_600_000
@@ -57,17 +59,17 @@ GROUPS = st.lists(st.lists(ENTRIES, max_size=4), max_size=5)
 class NaiveLedger:
     """Keeps everything and sums it on demand."""
 
-    def __init__(self):
-        self.standing = {}
-        self.versions = []
+    def __init__(self) -> None:
+        self.standing: dict[tuple[str, str], Payment] = {}
+        self.versions: list[SubscriptionVersion] = []
 
-    def record(self, entries):
+    def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
         for entry in entries:
             self.versions += entry.subscriptions
         return [self._outcomes(entry.payments) for entry in entries]
 
-    def _outcomes(self, payments):
-        outcomes = []
+    def _outcomes(self, payments: Sequence[Payment]) -> list[Outcome]:
+        outcomes: list[Outcome] = []
         for place, payment in enumerate(payments):
             wholes = [
                 outcome
@@ -77,7 +79,7 @@ class NaiveLedger:
             outcomes.append(self._outcome(payment, may_begin=payment.part_of is None or Outcome.ACCEPTED in wholes))
         return outcomes
 
-    def _outcome(self, new, *, may_begin):
+    def _outcome(self, new: Payment, *, may_begin: bool) -> Outcome:
         old = self.standing.get((new.project, new.id))
         if old is None and not may_begin:
             return Outcome.CONFLICT
@@ -88,28 +90,28 @@ class NaiveLedger:
         same_time = same_time or new.source != "api"  # Billers report one payment at several times.
         return Outcome.DUPLICATE if old.digest == new.digest and same_time else Outcome.CONFLICT
 
-    def day_totals(self, project, earned):
-        totals = Counter()
+    def day_totals(self, project: str, *, earned: bool) -> list[tuple[str, str, int]]:
+        totals = Counter[tuple[str, str]]()
         for payment in self.standing.values():
             if payment.project == project and payment.earned == earned:
                 day = datetime.fromtimestamp(payment.occurred_at / 1000, UTC).date().isoformat()
                 totals[day, payment.currency] += payment.amount
         return sorted((*key, total) for key, total in totals.items())
 
-    def current_mrr(self, project):
-        current = {}
+    def current_mrr(self, project: str) -> list[tuple[str, int]]:
+        current: dict[tuple[str, str], SubscriptionVersion] = {}
         for version in sorted(self.versions, key=lambda version: (version.at, version.rank)):  # a stable sort
             standing = current.get((version.project, version.id))
             if version.rank and standing and (standing.at, standing.rank) == (version.at, version.rank):
                 continue  # a repeat
             current[version.project, version.id] = version
-        sums = Counter()
+        sums = Counter[str]()
         for version in current.values():
             if version.project == project and version.status == "active":
                 sums[version.currency] += version.mrr
         return sorted(sums.items())
 
-    def usage(self):
+    def usage(self) -> Counter[str]:
         return Counter(
             datetime.fromtimestamp(payment.received_at / 1000, UTC).strftime("%Y-%m")
             for payment in self.standing.values()
@@ -120,7 +122,7 @@ class NaiveLedger:
 example_numbers = count()
 
 
-def named(entry, prefix):
+def named(entry: Entry, prefix: str) -> Entry:
     """Return the entry with projects that no other example uses."""
     return Entry(
         [replace(item, project=prefix + item.project, org_id=prefix + item.org_id) for item in entry.payments],
@@ -128,7 +130,7 @@ def named(entry, prefix):
     )
 
 
-def check_that_it_ends_as_in_the_model(database, groups):
+def check_that_it_ends_as_in_the_model(database: Database, groups: Sequence[Sequence[Entry]]) -> None:
     """Record the groups in projects that no other example uses, and compare everything readable."""
     writer, reader, loader = LedgerWriter(database), LedgerReader(database), LoadLedger(database)
     model = NaiveLedger()
@@ -141,7 +143,7 @@ def check_that_it_ends_as_in_the_model(database, groups):
     for project in (prefix + name for name in PROJECTS):
         for earned in (True, False):
             found = totals(reader, project, earned=earned)
-            assert found == model.day_totals(project, earned)
+            assert found == model.day_totals(project, earned=earned)
         assert mrr_of(reader, project) == model.current_mrr(project)
     for period in ("2027-01", "2027-02"):
         assert loader.usage(period).get(f"{prefix}org", 0) == model.usage()[period]

@@ -12,7 +12,9 @@ import random
 import sqlite3
 import sys
 import time
+from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 
@@ -40,7 +42,7 @@ def tell(line: str) -> None:
     os.write(1, f"{line}\n".encode())
 
 
-def payment_of(batch: dict, now_ms: int) -> Payment:
+def payment_of(batch: dict[str, Any], now_ms: int) -> Payment:
     return Payment(
         org_id="org_1",
         project=PROJECT,
@@ -69,7 +71,7 @@ async def send(parts: IngestParts, life: int, number: int) -> None:
     tell(f"acked {number}")
 
 
-async def send_forever(parts: IngestParts, life: int, numbers) -> None:
+async def send_forever(parts: IngestParts, life: int, numbers: Iterator[int]) -> None:
     for number in numbers:
         await send(parts, life, number)
         if random.random() < 0.1:
@@ -92,7 +94,7 @@ async def live(settings: Settings, life: int) -> None:
             await asyncio.to_thread(loading.step)
 
 
-def found(settings: Settings) -> dict:
+def found(settings: Settings) -> dict[str, object]:
     """Return everything stored, and what readers see of it."""
     reader = open_warehouse_reader(settings)
     connection = ChdbConnection(warehouse_path(settings.data))
@@ -111,7 +113,7 @@ def found(settings: Settings) -> dict:
     }
 
 
-def _ledger(settings: Settings, sql: str) -> list[tuple]:
+def _ledger(settings: Settings, sql: str) -> list[tuple[Any, ...]]:
     connection = sqlite3.connect(ledger_path(settings.data))
     try:
         return connection.execute(sql).fetchall()

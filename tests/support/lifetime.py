@@ -18,4 +18,5 @@ class Lifetime:
     def once(self, name: str, make: Callable[[], T]) -> T:
         if name not in self._made:
             self._made[name] = make()
-        return self._made[name]
+        made: T = self._made[name]
+        return made

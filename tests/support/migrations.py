@@ -74,7 +74,7 @@ def _upgrade(database: Database, chain: Chain, revision: str) -> list[str]:
     """
     statements: list[str] = []
 
-    def note(_connection, _cursor, statement, *_rest) -> None:
+    def note(_connection: object, _cursor: object, statement: str, *_rest: object) -> None:
         if _CHANGE.match(statement) or _INDEX.match(statement):
             statements.append(statement)
 
@@ -120,8 +120,10 @@ def _table(inspector: sa.Inspector, name: str) -> Table:
         )
         for column in inspector.get_columns(name)
     }
-    unique = [each["column_names"] for each in inspector.get_indexes(name) if each["unique"]]
-    unique += [each["column_names"] for each in inspector.get_unique_constraints(name)]
+    unique: list[Sequence[str | None]] = [
+        *(each["column_names"] for each in inspector.get_indexes(name) if each["unique"]),
+        *(each["column_names"] for each in inspector.get_unique_constraints(name)),
+    ]
     rules = {f"the unique columns {_listed(each)}" for each in unique}
     rules.add(f"the primary key {_listed(inspector.get_pk_constraint(name)['constrained_columns'])}")
     rules |= {f"the check {each['sqltext']}" for each in inspector.get_check_constraints(name)}

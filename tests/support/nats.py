@@ -11,6 +11,7 @@ import urllib.request
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote
 
 from support.ports import free_ports
@@ -40,7 +41,7 @@ class Nats:
         self.ports, self.monitor_ports, self._route_ports = (ports[place::3] for place in range(3))
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         try:
             for index in range(self.count):
                 (self._folder / f"{index}.conf").write_text(self._config(index))
@@ -51,7 +52,7 @@ class Nats:
             raise
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         for index in list(self._processes):
             self.kill(index)
         shutil.rmtree(self._folder)
@@ -102,9 +103,10 @@ class Nats:
         """Return the index of a server by the name that NATS reports as a leader."""
         return int(server_name.removeprefix("n"))
 
-    def monitor(self, index: int, path: str) -> dict:
+    def monitor(self, index: int, path: str) -> dict[str, Any]:
         with urllib.request.urlopen(f"http://127.0.0.1:{self.monitor_ports[index]}{path}", timeout=5) as reply:
-            return json.load(reply)
+            answer: dict[str, Any] = json.load(reply)
+        return answer
 
     def wait_until_ready(self) -> None:
         """Return when every running server is up and, in a cluster, follows a leader that sees all of them."""

@@ -1,8 +1,9 @@
 """What tests do to the streams of the log behind the service's back."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
+from typing import Any, TypeVar
 
 from nats.aio.client import Client
 
@@ -13,12 +14,15 @@ from mauve.stores.log.nats.streams import STREAMS, ApiError, StreamInfo, ask, st
 from support.nats import Nats
 from support.service import PATIENCE_S, eventually
 
+T = TypeVar("T")
 
-def request(servers: Nats, subject: str, body: object = None) -> dict:
+
+def request(servers: Nats, subject: str, body: object = None) -> dict[str, Any]:
     """Ask JetStream, and return its answer."""
 
-    async def work(client: Client) -> dict:
-        return json.loads(await ask(client, subject, body))
+    async def work(client: Client) -> dict[str, Any]:
+        answer: dict[str, Any] = json.loads(await ask(client, subject, body))
+        return answer
 
     return _run(servers, work)
 
@@ -53,15 +57,15 @@ def purge_streams(servers: Nats) -> None:
     _run(servers, work)
 
 
-def _run(servers: Nats, work):
-    async def main():
+def _run(servers: Nats, work: Callable[[Client], Awaitable[T]]) -> T:
+    async def main() -> T:
         client = await connect(Secret(servers.url), "test")
         try:
             return await work(client)
         finally:
             await close(client)
 
-    def answer():
+    def answer() -> list[T] | None:
         with suppress(StoreUnavailableError):  # A cluster that has just lost servers elects leaders first.
             return [thread.run(main(), PATIENCE_S)]
         return None

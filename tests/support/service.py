@@ -10,15 +10,17 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, TypeVar
 
 import httpx2 as httpx
 
 from support import command_forks
 
+T = TypeVar("T")
 MAUVE = Path(sys.executable).with_name("mauve")
 EVERY_SCOPE = "apps:read,apps:write,keys:read,keys:write,webhooks:write,metrics:read"
 PATIENCE_S = 240.0  # generous: on a quiet machine nothing takes nearly this long
@@ -37,7 +39,7 @@ SERVERS: dict[Path, dict[str, str]] = {}
 
 def clean_environment(data: Path | None = None, **extra: str) -> dict[str, str]:
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("MAUVE_") and name != "PORT"}
-    return inherited | TEST_SETTINGS | SERVERS.get(data, {}) | extra
+    return inherited | TEST_SETTINGS | (SERVERS.get(data, {}) if data else {}) | extra
 
 
 def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
@@ -46,7 +48,7 @@ def mauve(data: Path, *arguments: str, stdin: str = "", **environment: str) -> s
     return command_forks.run(command, stdin=stdin, env=clean_environment(data, **environment), timeout_s=PATIENCE_S)
 
 
-def mauve_json(data: Path, *arguments: str, stdin: str = ""):
+def mauve_json(data: Path, *arguments: str, stdin: str = "") -> Any:
     """Run a command that must succeed; return its JSON result."""
     done = mauve(data, *arguments, "--json", stdin=stdin)
     assert done.returncode == 0, done.stderr
@@ -58,7 +60,7 @@ def mauve_json(data: Path, *arguments: str, stdin: str = ""):
 class Service:
     """A running `mauve serve`."""
 
-    process: subprocess.Popen
+    process: subprocess.Popen[bytes]
     data: Path
     url: str
     ingest_url: str
@@ -101,6 +103,7 @@ def start(data: Path, *arguments: str, environment: Mapping[str, str] | None = N
             stderr=log,
             env=clean_environment(data, **(environment or {})),
         )
+    assert process.stdout is not None
     line = process.stdout.readline()
     if not line:
         process.stdout.close()
@@ -119,6 +122,7 @@ def running(data: Path, *arguments: str, environment: Mapping[str, str] | None =
     finally:
         if service.process.poll() is None:
             service.stop()
+        assert service.process.stdout is not None
         service.process.stdout.close()
 
 
@@ -171,7 +175,7 @@ def commands_connected(data: Path) -> int:
     return len(held) - 1  # One listens.
 
 
-def eventually(check, timeout_s: float = PATIENCE_S):
+def eventually(check: Callable[[], T | None], timeout_s: float = PATIENCE_S) -> T:
     """Poll the check, and return its first true value."""
     ends_at = time.monotonic() + timeout_s
     while time.monotonic() < ends_at:
@@ -187,7 +191,7 @@ def until_loaded(service: Service) -> None:
 
     def has_caught_up() -> bool:
         before_the_reply = time.monotonic()
-        lag_ms = httpx.get(f"{service.url}/readyz").json().get("load_lag_ms", math.inf)
+        lag_ms: float = httpx.get(f"{service.url}/readyz").json().get("load_lag_ms", math.inf)
         return before_the_reply - lag_ms / 1000 > asked_at
 
     eventually(has_caught_up)
@@ -201,7 +205,8 @@ def fixed_ports() -> tuple[str, ...]:
 
 def token_for(data: Path, scopes: str = EVERY_SCOPE, org: str | None = None) -> str:
     org_id = org or mauve_json(data, "org", "create", "Acme")["org_id"]
-    return mauve_json(data, "token", "mint", "--org", org_id, "--scopes", scopes)["token"]
+    token: str = mauve_json(data, "token", "mint", "--org", org_id, "--scopes", scopes)["token"]
+    return token
 
 
 def bearer(credential: str) -> dict[str, str]:
@@ -227,7 +232,7 @@ connection.close()
 """
 
 
-def stored_events(data: Path) -> list[tuple]:
+def stored_events(data: Path) -> list[tuple[Any, ...]]:
     """Return (project, name, user, id, counted, seq) of every event in the warehouse of a stopped service.
 
     In a separate process: the embedded engine opens only one path per process.
@@ -241,7 +246,7 @@ def stored_events(data: Path) -> list[tuple]:
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def _stored_on_server(url: str) -> list[tuple]:
+def _stored_on_server(url: str) -> list[tuple[Any, ...]]:
     from mauve.core.secret import Secret  # noqa: PLC0415 - only with servers
     from mauve.stores.warehouse.server.server import address_from, open_for_reading  # noqa: PLC0415
 
@@ -251,21 +256,18 @@ def _stored_on_server(url: str) -> list[tuple]:
         return [tuple(row) for row in connection.read(f"{sql} {plain_numbers}", {})]
 
 
-def ledger_rows(data: Path, sql: str) -> list[tuple]:
+def ledger_rows(data: Path, sql: str) -> list[tuple[Any, ...]]:
     url = SERVERS.get(data, {}).get("MAUVE_DATABASE_URL")
     if url is not None:
         import psycopg  # noqa: PLC0415 - only with servers
 
-        with psycopg.connect(url, options="-c search_path=ledger") as connection:
-            return connection.execute(sql).fetchall()
-    connection = sqlite3.connect(f"file:{data}/ledger.db?mode=ro", uri=True)
-    try:
-        return connection.execute(sql).fetchall()
-    finally:
-        connection.close()
+        with psycopg.connect(url, options="-c search_path=ledger") as server:
+            return server.execute(sql).fetchall()
+    with closing(sqlite3.connect(f"file:{data}/ledger.db?mode=ro", uri=True)) as file:
+        return file.execute(sql).fetchall()
 
 
-def cut_batch(life: int, number: int) -> dict:
+def cut_batch(life: int, number: int) -> dict[str, Any]:
     """Return a batch for a run of the service, numbered; every third has a payment as well as events."""
     name = f"{life}-{number}"
     events = [

@@ -3,7 +3,11 @@
 import errno
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+from mauve.stores.disk import Disk
 
 SECTOR_BYTES = 512
 AMPLE = 2**30
@@ -30,18 +34,22 @@ class Place(str):
         return self.rpartition("/")[2]
 
 
+def place_of(text: str) -> Path:
+    return cast("Path", Place(text))  # It has all of `Path` that the log and this disk use.
+
+
 class SimulatedFile:
     """What processes see, what is on the platter, and the writes between the two."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Path) -> None:
         self.content = bytearray()
         self.kept = bytearray()
         self.writes: list[tuple[int, bytes]] = []  # cut at sector boundaries
-        self.place: Place | None = place
-        self.kept_place: Place | None = None
-        self.moves: list[tuple[Place | None, tuple[Place, ...]]] = [(place, (place.parent,))]
+        self.place: Path | None = place
+        self.kept_place: Path | None = None
+        self.moves: list[tuple[Path | None, tuple[Path, ...]]] = [(place, (place.parent,))]
 
-    def move(self, target: Place | None) -> None:
+    def move(self, target: Path | None) -> None:
         self.moves.append((target, tuple(path.parent for path in (self.place, target) if path)))
         self.place = target
 
@@ -57,7 +65,7 @@ class SimulatedFile:
             put(self.kept, offset, piece)
         self.writes.clear()
 
-    def sync_moves(self, directory: Place) -> None:
+    def sync_moves(self, directory: Path) -> None:
         touched = [index for index, (_, directories) in enumerate(self.moves) if directory in directories]
         if touched:
             self.kept_place = self.moves[touched[-1]][0]
@@ -83,16 +91,16 @@ def put(content: bytearray, offset: int, piece: bytes) -> None:
     content[offset : offset + len(piece)] = piece
 
 
-class SimulatedDisk:
+class SimulatedDisk(Disk):
     """The calls of a disk; each may be the last one before the machine goes down."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.files: dict[Place, SimulatedFile] = {}  # by the path that processes see
+        self.files: dict[Path, SimulatedFile] = {}  # by the path that processes see
         self.unlinked: list[SimulatedFile] = []  # that may return after a power cut
-        self.listings: dict[Place, list[str]] = {}  # until a name changes
-        self.directories: set[Place] = {Place("/")}
-        self.new_directories: set[Place] = set()
+        self.listings: dict[Path, list[str]] = {}  # until a name changes
+        self.directories: set[Path] = {place_of("/")}
+        self.new_directories: set[Path] = set()
         self.opened: dict[int, SimulatedFile] = {}
         self.unreported: set[int] = set()  # descriptors that have not reported a failed sync yet
         self.has_lied = False
@@ -132,7 +140,7 @@ class SimulatedDisk:
         if self.is_down:
             raise MachineDownError
 
-    def open(self, path, flags):
+    def open(self, path: Path, flags: int) -> int:
         self.call()
         file = self.files.get(path)
         if file is None:
@@ -145,18 +153,18 @@ class SimulatedDisk:
         self.opened[self.next_descriptor] = file
         return self.next_descriptor
 
-    def close(self, descriptor):
+    def close(self, descriptor: int) -> None:
         self.opened.pop(descriptor, None)
         self.unreported.discard(descriptor)
 
-    def lock(self, descriptor):
+    def lock(self, descriptor: int) -> None:
         self.call()
 
-    def pread(self, descriptor, bytes_max, offset):
+    def pread(self, descriptor: int, bytes_max: int, offset: int) -> bytes:
         self.call()
         return bytes(self.opened[descriptor].content[offset : offset + bytes_max])
 
-    def pwritev(self, descriptor, buffers, offset):
+    def pwritev(self, descriptor: int, buffers: Sequence[bytes | memoryview], offset: int) -> int:
         self.call()
         file, content = self.opened[descriptor], b"".join(buffers)
         growth = offset + len(content) - len(file.content)
@@ -168,7 +176,7 @@ class SimulatedDisk:
         self.call()
         return len(content)
 
-    def sync(self, descriptor):
+    def sync(self, descriptor: int) -> None:
         self.before_sync()
         self.call()
         file = self.opened[descriptor]
@@ -181,7 +189,7 @@ class SimulatedDisk:
             raise OSError(errno.EIO, "broken")
         file.sync()
 
-    def sync_directory(self, path):
+    def sync_directory(self, path: Path) -> None:
         self.call()
         self.new_directories -= {child for child in self.new_directories if child.parent == path}
         for file in [*self.files.values(), *self.unlinked]:
@@ -189,7 +197,7 @@ class SimulatedDisk:
                 file.sync_moves(path)
         self.unlinked = [file for file in self.unlinked if file.moves]
 
-    def make_directory(self, path):
+    def make_directory(self, path: Path) -> None:
         self.call()
         while path not in self.directories:
             self.directories.add(path)
@@ -197,7 +205,7 @@ class SimulatedDisk:
             self.listings.clear()
             path = path.parent
 
-    def rename(self, path, target):
+    def rename(self, path: Path, target: Path) -> None:
         self.call()
         file = self.files.pop(path)
         self.listings.clear()
@@ -205,7 +213,7 @@ class SimulatedDisk:
         self.files[target] = file
         self.call()
 
-    def unlink(self, path):
+    def unlink(self, path: Path) -> None:
         self.call()
         file = self.files.pop(path)
         self.listings.clear()
@@ -213,14 +221,14 @@ class SimulatedDisk:
         self.unlinked.append(file)
         self.call()
 
-    def names(self, directory):
+    def names(self, directory: Path) -> list[str]:
         self.call()
         if directory not in self.listings:
-            places = [place.rpartition("/") for place in (*self.files, *self.directories)]
-            self.listings[directory] = [name for parent, _, name in places if parent == directory]
+            places = [str(place).rpartition("/") for place in (*self.files, *self.directories)]
+            self.listings[directory] = [name for parent, _, name in places if parent == str(directory)]
         return self.listings[directory]
 
-    def size(self, path):
+    def size(self, path: Path) -> int:
         self.call()
         file = self.files.get(path)
         return 0 if file is None else len(file.content)

@@ -1,12 +1,13 @@
 """A log, a ledger and a warehouse on servers, in memory. A statement may land after its client has given up."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger import Turn
-from mauve.stores.log import LogRecord, Lost
+from mauve.stores.ledger import Intent, LoadStep, Turn
+from mauve.stores.log import LogRecord, Lost, Reach
 from mauve.stores.warehouse import EventRows, SameId, WarehouseUnavailableError
 from support.simulated_stores import Faults, SimulatedLedger, SimulatedWarehouse, StoredRow
 
@@ -32,7 +33,8 @@ class ServerLog:
 
     def read(self, stream: int, after: int, bytes_max: int) -> list[LogRecord]:
         self._faults.pass_by(StoreUnavailableError)
-        records, size = [], 0
+        records: list[LogRecord] = []
+        size = 0
         for record in self._records[stream]:
             if record.number <= after:
                 continue
@@ -42,10 +44,30 @@ class ServerLog:
             records.append(record)
         return records
 
+    def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
+        return (record for record in self._records[stream] if after < record.number <= through)
+
     def trim(self, stream: int, through: int) -> None:
         self._faults.pass_by(StoreUnavailableError)
         if self._trims:
             self._records[stream] = [record for record in self._records[stream] if record.number > through]
+
+    def last_number(self, stream: int) -> int:
+        return self._last_number
+
+    def backlog_bytes(self, positions: Mapping[int, int]) -> int:
+        return sum(
+            len(record.payload)
+            for stream, records in self._records.items()
+            for record in records
+            if record.number > positions.get(stream, 0)
+        )
+
+    def stored_bytes(self) -> int:
+        return self.backlog_bytes({})
+
+    def largest_stream_bytes(self) -> int:
+        return max(sum(len(record.payload) for record in records) for records in self._records.values())
 
     def quarantined(self) -> int:
         return 0
@@ -55,6 +77,12 @@ class ServerLog:
 
     def lost_streams(self) -> frozenset[int]:
         return frozenset()
+
+    def reach(self) -> Reach:
+        return Reach()
+
+    def close(self) -> None:
+        """Nothing: there is no connection."""
 
 
 class ServerLedger(SimulatedLedger):
@@ -74,17 +102,17 @@ class ServerLedger(SimulatedLedger):
         self.turn = Turn("a machine", self.turn.epoch + 1)
         return self.turn
 
-    def intend(self, intent, turn) -> None:
+    def intend(self, intent: Intent, turn: Turn | None) -> None:
         self.land()
         super().intend(intent, turn)
 
-    def commit(self, step) -> None:
+    def commit(self, step: LoadStep) -> None:
         if self._faults.draws_a_failure():
             self._late = lambda: super(ServerLedger, self).commit(step)
             raise StoreUnavailableError("no answer")
         super().commit(step)
 
-    def finish(self, step) -> None:
+    def finish(self, step: LoadStep) -> None:
         self.land()
         super().finish(step)
 
@@ -160,7 +188,7 @@ class WarehouseSession:
         found = [SameId(places, at if self._staging.rows[places[0]].id in ids else []) for places, at in same_ids]
         return [each for each in found if each.counted_at or len(each.places) > 1]
 
-    def recover_ids(self, positions, received_from_ms=0) -> None:
+    def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
         known = self._server.stored_after(positions, received_from_ms)
         ids = self._filled_filter()
         self._server.recover_ids(positions, received_from_ms)
@@ -175,7 +203,7 @@ class WarehouseSession:
             self._filter = set(self._server.seen)
         return self._filter
 
-    def commit(self, repeats, stored, range_name) -> None:
+    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
         staging, server = self._staging, self._server
         for row in staging.rows:
             row.counts = row.seq not in repeats
@@ -191,12 +219,12 @@ class WarehouseSession:
         server.cut_short.remove(staging.number)
         self._faults.pass_by(WarehouseUnavailableError)
 
-    def _statements(self, staging: Staging, stored, range_name):
+    def _statements(self, staging: Staging, stored: Collection[int], range_name: str) -> Iterator[Statement]:
         rows, server = staging.rows, self._server
         new = [row for row in rows if row.seq not in stored]
         for name in sorted({row.content[1] for row in new}):
             found = [row for row in new if row.content[1] == name]
-            yield Statement(("events", range_name, name), staging, lambda found=found: server.events.extend(found))
+            yield Statement(("events", range_name, name), staging, partial(server.events.extend, found))
         ids = [row for row in new if row.counts and row.id]
         yield Statement(("seen", range_name), staging, lambda: server.add_ids(ids))
         users = {(row.day, row.content[3]) for row in rows if row.counts}

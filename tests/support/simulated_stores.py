@@ -6,19 +6,21 @@ parts are months; here they are names, so that a commit is interrupted far more 
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date
 from functools import cache
 
 from mauve.core.events import Activity
 from mauve.core.window import DAY, Window, today_at
 from mauve.stores import StoreUnavailableError
-from mauve.stores.ledger import Intent, LeaseLostError, StepOutdatedError, Turn
+from mauve.stores.ledger import Intent, LeaseLostError, LoadStep, StepOutdatedError, Turn
 from mauve.stores.ledger.closed_days import DayUsers
 from mauve.stores.log import LogRecord
 from mauve.stores.warehouse import EventRows, RowsRefusedError, SameId, Texts, WarehouseUnavailableError, first_seq
 
 POISON = "poison"
+Content = tuple[str, str, int, str, str, str]
+"""(project, name, received_at, user, id, props)"""
 day_of = cache(today_at)  # few values, called often
 
 
@@ -44,7 +46,7 @@ class StoredRow:
 
     __slots__ = ("content", "counts", "first_staged", "seq", "stored")
 
-    def __init__(self, content: tuple, seq: int, first_staged: int) -> None:
+    def __init__(self, content: Content, seq: int, first_staged: int) -> None:
         self.content, self.seq, self.first_staged = content, seq, first_staged
         self.counts = False
         self.stored = 0  # the number of the commit
@@ -92,7 +94,7 @@ class SimulatedWarehouse:
             places.setdefault(row.id, []).append(place)
         return [SameId(of_id, sorted(self.seen.get(id_, ()))) for id_, of_id in places.items() if id_]
 
-    def commit(self, repeats, stored, range_name) -> None:
+    def commit(self, repeats: Collection[int], stored: Collection[int], range_name: str = "") -> None:
         for row in self._staged:
             row.counts = row.seq not in repeats
             row.stored = self._stages
@@ -107,7 +109,7 @@ class SimulatedWarehouse:
         self.cut_short.remove(self._stages)
         self._faults.pass_by(WarehouseUnavailableError)
 
-    def stored_after(self, positions, received_from_ms=0) -> dict[int, bool]:
+    def stored_after(self, positions: Mapping[int, int], received_from_ms: int = 0) -> dict[int, bool]:
         self._faults.pass_by(WarehouseUnavailableError)
         ranges = [(first_seq(stream, number + 1), first_seq(stream + 1, 0)) for stream, number in positions.items()]
         return {
@@ -116,7 +118,7 @@ class SimulatedWarehouse:
             if row.received_at >= received_from_ms and any(low <= row.seq < high for low, high in ranges)
         }
 
-    def recover_ids(self, positions, received_from_ms=0) -> None:
+    def recover_ids(self, positions: Mapping[int, int], received_from_ms: int = 0) -> None:
         known = self.stored_after(positions, received_from_ms)
         self.add_ids([row for row in self.events if row.counts and row.id and row.seq in known])
         self._faults.pass_by(WarehouseUnavailableError)
@@ -181,8 +183,13 @@ class SimulatedLedger:
         self._positions: dict[int, int] = {}
         self._outbox: list[LogRecord] = []
         self._last_number = 0
-        self.events_counted = 0
+        self._usage: Counter[tuple[str, str]] = Counter()  # by organization and period
+        self._first_seen: dict[str, int] = {}
         self.dead_letters: list[bytes] = []
+
+    @property
+    def events_counted(self) -> int:
+        return self._usage.total()
 
     def record(self, payload: bytes) -> None:
         self._faults.pass_by(StoreUnavailableError)
@@ -209,26 +216,29 @@ class SimulatedLedger:
         if turn is not None and turn != self.turn:
             raise LeaseLostError("another turn has begun")
 
-    def finish(self, step) -> None:
+    def finish(self, step: LoadStep) -> None:
         self._faults.pass_by(StoreUnavailableError)
         self.check_turn(step.turn)
         self.check_positions(step.positions_before)
         self.commit(step)
         self._faults.pass_by(StoreUnavailableError)
 
-    def check_positions(self, before) -> None:
+    def check_positions(self, before: Mapping[int, int]) -> None:
         if any(self._positions.get(stream, 0) != number for stream, number in before.items()):
             raise StepOutdatedError("this once")
 
-    def commit(self, step) -> None:
+    def commit(self, step: LoadStep) -> None:
         self._intent = None
         self._positions |= step.positions
-        self.events_counted += sum(step.events_by_org_and_period.values())
+        self._usage.update(step.events_by_org_and_period)
+        for project, at in step.first_seen_by_project.items():
+            self._first_seen[project] = min(at, self._first_seen.get(project, at))
         self.dead_letters += [letter.payload for letter in step.dead_letters]
 
     def read_events(self, after: int, bytes_max: int) -> list[LogRecord]:
         self._faults.pass_by(StoreUnavailableError)
-        records, size = [], 0
+        records: list[LogRecord] = []
+        size = 0
         for record in self._outbox:
             if record.number <= after:
                 continue
@@ -242,9 +252,31 @@ class SimulatedLedger:
         self._faults.pass_by(StoreUnavailableError)
         self._outbox = [record for record in self._outbox if record.number > through]
 
+    def last_event_number(self) -> int:
+        return self._last_number
 
-def contents_of(rows: EventRows) -> Iterator[tuple]:
-    """Return (project, name, received_at, user, id, props) of each row."""
+    def waiting_bytes(self, after: int) -> int:
+        return sum(len(record.payload) for record in self._outbox if record.number > after)
+
+    def usage(self, period: str) -> dict[str, int]:
+        return {org_id: count for (org_id, of), count in self._usage.items() if of == period}
+
+    def first_seen(self) -> dict[str, int]:
+        return dict(self._first_seen)
+
+    def acknowledge_first_seen(self, seen: Mapping[str, int]) -> None:
+        for project in seen:
+            self._first_seen.pop(project, None)
+
+    def dead_letter_count(self) -> int:
+        return len(self.dead_letters)
+
+    def log_losses(self) -> list[tuple[int, int]]:
+        return []
+
+
+def contents_of(rows: EventRows) -> Iterator[Content]:
+    """Return the content of each row."""
     return zip(
         rows.project,
         texts_of(rows.name),

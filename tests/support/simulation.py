@@ -8,10 +8,12 @@ compared with what was sent. To run one again: `PYTHONPATH=tests python -m suppo
 import random
 import sys
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import ParamSpec, TypeVar, cast
 
 import uvloop
 from structlog.testing import capture_logs
@@ -19,16 +21,30 @@ from structlog.testing import capture_logs
 from mauve.core.batch import packed_header
 from mauve.load.loader import IDEMPOTENCY_WINDOW_MS, MISSING_TRIES_MAX, DayCloser, Loader
 from mauve.stores import StoreUnavailableError
-from mauve.stores.log import LogFailedError, LogFullError
+from mauve.stores.ledger.closed_days import ClosedDays
+from mauve.stores.ledger.loading import LoadLedger
+from mauve.stores.log import LogFailedError, LogFullError, LogReader
 from mauve.stores.log.files.reader import SegmentLogReader
 from mauve.stores.log.files.writer import SegmentLogWriter
 from mauve.stores.warehouse import WarehouseUnavailableError
+from mauve.stores.warehouse.warehouse import ClickHouseWarehouse
 from support.clocks import ManualClock
-from support.simulated_disk import AMPLE, MachineDownError, Place, SimulatedDisk
-from support.simulated_stores import POISON, Faults, SimulatedClosedDays, SimulatedLedger, SimulatedWarehouse, day_of
+from support.simulated_disk import AMPLE, MachineDownError, SimulatedDisk, place_of
+from support.simulated_stores import (
+    POISON,
+    Content,
+    Faults,
+    SimulatedClosedDays,
+    SimulatedLedger,
+    SimulatedWarehouse,
+    StoredRow,
+    day_of,
+)
 
+P = ParamSpec("P")
+T = TypeVar("T")
 SEGMENT_BYTES = 1536
-ROOT = Place("/log")
+ROOT = place_of("/log")
 HOUR_MS = 3_600_000
 STEPS_MS = (0, 1, HOUR_MS, -2 * HOUR_MS, 72 * HOUR_MS, IDEMPOTENCY_WINDOW_MS - 1, IDEMPOTENCY_WINDOW_MS)
 STORE_ERRORS = (WarehouseUnavailableError, StoreUnavailableError, OSError)
@@ -52,8 +68,8 @@ class TickingClock(ManualClock):
 class InlineExecutor(Executor):
     """Runs each task at once, in the caller's thread."""
 
-    def submit(self, function, /, *arguments, **named):
-        future = Future()
+    def submit(self, function: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> Future[T]:
+        future: Future[T] = Future()
         try:
             future.set_result(function(*arguments, **named))
         except Exception as error:  # noqa: BLE001 - it is raised by the result, as with a thread
@@ -71,7 +87,7 @@ class Sent:
 
     stream: int
     payload: bytes
-    rows: list[tuple]
+    rows: list[Content]
     is_loadable: bool
     outcome: str = "unknown"
     issued: int = 0
@@ -102,12 +118,12 @@ class Schedule:
 
     def begin_loader(self) -> None:
         self.warehouse.forget_staged()
-        self.reader = SegmentLogReader(ROOT, disk=self.disk, monotonic=lambda: self.seconds)
-        self.days = DayCloser(self.closed, self.warehouse)
+        self.reader: LogReader = SegmentLogReader(ROOT, disk=self.disk, monotonic=lambda: self.seconds)
+        self.days = DayCloser(cast("ClosedDays", self.closed), cast("ClickHouseWarehouse", self.warehouse))
         self.loader = Loader(
             self.reader,
-            self.ledger,
-            self.warehouse,
+            cast("LoadLedger", self.ledger),
+            cast("ClickHouseWarehouse", self.warehouse),
             self.clock,
             self.days,
             range_bytes_max=self.rng.choice((1, 400, AMPLE, AMPLE)),
@@ -278,7 +294,7 @@ class Schedule:
         by_day = Counter(day for day, _ in users)
         if not lost and any(by_day[day] != number for day, number in self.closed.users.items()):
             raise Violation("a closed day has another number than its users")
-        by_id: dict[str, list] = {}
+        by_id: dict[str, list[StoredRow]] = {}
         for row in self.warehouse.events:
             if row.id:
                 by_id.setdefault(row.id, []).append(row)
@@ -331,7 +347,7 @@ class Schedule:
             raise Violation("events are out of order")
 
 
-def check_one_id(rows: list, cut_short: set[int]) -> None:
+def check_one_id(rows: list[StoredRow], cut_short: set[int]) -> None:
     moments = sorted(row.received_at for row in rows if row.counts)
     if any(later - earlier < IDEMPOTENCY_WINDOW_MS for earlier, later in pairwise(moments)):
         raise Violation("an id counts twice within its window")
@@ -351,10 +367,10 @@ def first_violation(
     disk_class: type[SimulatedDisk] = SimulatedDisk,
     mark: bytes | None = None,
     schedule_class: type[Schedule] = Schedule,
-):
+) -> tuple[int, str] | None:
     """Run schedules until one fails; return its seed and the violation."""
 
-    async def run():
+    async def run() -> tuple[int, str] | None:
         for seed in seeds:
             try:
                 await schedule_class(seed, disk_class, mark).run()

@@ -3,6 +3,7 @@
 import socket
 import threading
 from contextlib import suppress
+from typing import Self
 
 
 class TcpRelay:
@@ -17,11 +18,11 @@ class TcpRelay:
         self._listener = socket.create_server(("127.0.0.1", listen))
         self.port: int = self._listener.getsockname()[1]
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
-    def __exit__(self, *_error):
+    def __exit__(self, *_error: object) -> None:
         for each in (self._listener, *self._open):
             with suppress(OSError):
                 each.shutdown(socket.SHUT_RDWR)

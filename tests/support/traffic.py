@@ -5,7 +5,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx2 as httpx
@@ -54,14 +54,14 @@ class Sender(threading.Thread):
                 if outcome is not None:
                     (self.acked if outcome else self.unknown).append(batch)
 
-    def _items(self, batch: Batch, number: int) -> list[dict]:
+    def _items(self, batch: Batch, number: int) -> list[dict[str, Any]]:
         user = f"{self.label}-{number % USERS_OF_A_SENDER}"
-        items = [{"name": "view", "user": user, "id": id_} for id_ in batch.ids]
+        items: list[dict[str, Any]] = [{"name": "view", "user": user, "id": id_} for id_ in batch.ids]
         if batch.amount:
             items.append({"name": "payment", "id": batch.ids[0], "props": {"amount": batch.amount, "currency": "eur"}})
         return items
 
-    def _send(self, items: list[dict]) -> bool | None:
+    def _send(self, items: list[dict[str, Any]]) -> bool | None:
         """Return True for acknowledged, False for unknown, None for refused."""
         try:
             status = self.client.post(f"{self.url}/v1/events", json=items).status_code
@@ -129,7 +129,7 @@ class Traffic:
                 return None
             return reply if reply.status_code == 200 else None
 
-        return max(row[metric] for row in eventually(answer).json()["data"])
+        return max(int(row[metric]) for row in eventually(answer).json()["data"])
 
     def check(self, service: Service, figures: dict[str, int]) -> None:
         """Compare what a stopped service has stored with what was sent."""

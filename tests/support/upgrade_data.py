@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import httpx2 as httpx
 import zstandard
@@ -52,7 +52,7 @@ _DELIVERIES = (
 
 
 @contextmanager
-def serving(data: Path, **settings: str) -> Iterator[tuple[dict[str, str], subprocess.Popen]]:
+def serving(data: Path, **settings: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
     """Run the service; yield its addresses and its process. Nothing in the directory is open afterwards."""
     options = ("--port", "0", "--ingest-port", "0", "--workers", "1", "--data", str(data), "--json")
     with (data.parent / f"{data.name}.log").open("ab") as log:
@@ -64,6 +64,7 @@ def serving(data: Path, **settings: str) -> Iterator[tuple[dict[str, str], subpr
             env=clean_environment(data, **settings),
             text=True,
         )
+    assert process.stdout is not None
     try:
         line = process.stdout.readline()
         assert line, (data.parent / f"{data.name}.log").read_text()
@@ -75,7 +76,7 @@ def serving(data: Path, **settings: str) -> Iterator[tuple[dict[str, str], subpr
         process.stdout.close()
 
 
-def kill_service(process: subprocess.Popen) -> None:
+def kill_service(process: subprocess.Popen[str]) -> None:
     """Kill a service and its children, as a power cut would."""
     pids = [process.pid, *child_pids(process.pid).values()]
     for pid in pids:
@@ -87,7 +88,7 @@ class Notes(NamedTuple):
     revisions: dict[str, str]
     window: Window  # of every question
     demo_project: str
-    answers: dict[str, list]  # the rows of every metric, of both apps
+    answers: dict[str, list[Any]]  # the rows of every metric, of both apps
 
 
 def make(data: Path) -> Notes:
@@ -116,13 +117,13 @@ def make(data: Path) -> Notes:
     return Notes(revisions_in(data), window, demo["apps"][0]["public_id"], answers)
 
 
-def every_answer(url: str, keys: dict[str, str], demo_project: str, window: Window) -> dict[str, list]:
+def every_answer(url: str, keys: dict[str, str], demo_project: str, window: Window) -> dict[str, list[Any]]:
     """Return the rows of every metric of the app that was sent to, and of one of the demo."""
     asked = {"app": ask_all(url, keys["app"], window), "demo": ask_all(url, keys["demo"], window, demo_project)}
     return {f"{app} {metric}": rows for app, answers in asked.items() for metric, rows in answers.items()}
 
 
-def ask_all(url: str, key: str, window: Window, project: str = "") -> dict[str, list]:
+def ask_all(url: str, key: str, window: Window, project: str = "") -> dict[str, list[Any]]:
     answers = {}
     for metric in METRICS.values():
         for name in _NAMES if metric.needs_name else ("",):
@@ -183,10 +184,10 @@ def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-def _new_app(url: str, token: str, name: str) -> dict:
+def _new_app(url: str, token: str, name: str) -> dict[str, Any]:
     created = httpx.post(f"{url}/v1/apps", json={"name": name}, headers=bearer(token), timeout=PATIENCE_S)
     assert created.status_code == 201, created.text
-    app = created.json()
+    app: dict[str, Any] = created.json()
     for provider, secret in (("biller_a", SECRET_A), ("biller_b", SECRET_B)):
         path = f"{url}/v1/apps/{app['app_id']}/webhooks/{provider}"
         saved = httpx.put(path, json={"secret": secret}, headers=bearer(token), timeout=PATIENCE_S)
@@ -194,7 +195,7 @@ def _new_app(url: str, token: str, name: str) -> dict:
     return app
 
 
-def _send(at: dict[str, str], app: dict) -> None:
+def _send(at: dict[str, str], app: dict[str, Any]) -> None:
     now_ms = int(time.time() * 1000)
     key = bearer(app["sk_key"])
     eventually(lambda: post_events(at["ingest_url"], app["sk_key"]) == 202)
@@ -236,7 +237,7 @@ def _deliver(url: str, public_id: str) -> None:
         assert reply["ok"], reply
 
 
-def _accepted(path: str, body: bytes, headers: dict[str, str]):
+def _accepted(path: str, body: bytes, headers: dict[str, str]) -> dict[str, Any] | None:
     headers = headers | {"content-type": "application/json"}
     reply = httpx.post(path, content=body, headers=headers, timeout=PATIENCE_S)
     return reply.json() if reply.status_code == 200 else None
@@ -244,17 +245,18 @@ def _accepted(path: str, body: bytes, headers: dict[str, str]):
 
 def _until_loaded(url: str) -> None:
     def lag_ms() -> float:
-        return httpx.get(f"{url}/readyz", timeout=PATIENCE_S).json().get("load_lag_ms", 1e9)
+        return float(httpx.get(f"{url}/readyz", timeout=PATIENCE_S).json().get("load_lag_ms", 1e9))
 
     asked_at = time.monotonic()
     eventually(lambda: time.monotonic() - lag_ms() / 1000 > asked_at)
 
 
-def _has_every_event(answers: dict[str, list]) -> bool:
+def _has_every_event(answers: dict[str, list[Any]]) -> bool:
     sent = 1 + sum(40 + day for day in range(_DAYS))
-    return sum(row["count"] for row in answers["event_names"]) == sent
+    return sum(int(row["count"]) for row in answers["event_names"]) == sent
 
 
 def _has_closed_days(data: Path) -> bool:
     with closing(sqlite3.connect(data / "ledger.db", timeout=PATIENCE_S)) as ledger:
-        return ledger.execute("SELECT count(*) FROM day_users").fetchone() > (0,)
+        ((days,),) = ledger.execute("SELECT count(*) FROM day_users")
+        return int(days) > 0

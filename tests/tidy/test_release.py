@@ -60,7 +60,7 @@ def test_a_file_that_is_not_committed_is_found(tmp_path):
 
 def test_the_documentation_is_built_before_the_packages(tmp_path, monkeypatch):
     steps = []
-    monkeypatch.setattr(release, "_run", lambda _folder, *command: steps.append(command))
+    monkeypatch.setattr(release, "run", lambda _folder, *command: steps.append(command))
     release.build_all(ROOT, tmp_path)
     assert steps[0] == ("make", "docs")
     assert steps[1][1:3] == ("-m", "hatchling")

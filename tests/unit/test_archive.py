@@ -112,7 +112,7 @@ def test_a_member_outside_the_directory_is_refused(tmp_path, file, target, name)
 
 
 def test_an_archive_without_a_member_list_is_refused(tmp_path, file, target, monkeypatch):
-    monkeypatch.setattr(archive, "_LIST", "other.json")
+    monkeypatch.setattr(archive, "LIST", "other.json")
     pack(tmp_path, file)
     monkeypatch.undo()
     with pytest.raises(MaintenanceRefusedError, match="no list"):

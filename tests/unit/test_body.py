@@ -68,18 +68,18 @@ class QuickLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock jumps to the next timer."""
 
     def __init__(self):
-        self._passed_s = 0.0
+        self.passed_s = 0.0
         loop = self
 
         class Selector(selectors.DefaultSelector):
             def select(self, timeout=None):
-                loop._passed_s += timeout or 0
+                loop.passed_s += timeout or 0
                 return super().select(0)
 
         super().__init__(Selector())
 
     def time(self):
-        return self._passed_s
+        return self.passed_s
 
 
 def arrival(pieces, every_s, should_evict=never):

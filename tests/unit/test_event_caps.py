@@ -406,12 +406,14 @@ def test_in_steady_traffic_a_cap_engages_close_to_its_value(world):
 def test_a_repeated_failure_is_logged_once_until_it_succeeds_again(world, monkeypatch):
     async def main():
         process = Process(world, 1)
+        blocking = world.folder / "accepted" / "001.new"
         for _ in range(2):
-            with capture_logs() as logged, monkeypatch.context() as patch:
-                patch.setattr(process.exchange, "_write", _full_disk)
+            blocking.mkdir(parents=True)  # so that the file cannot be written
+            with capture_logs() as logged:
                 for _ in range(5):
                     await process.offer(1)
                     process.refresh()
+            blocking.rmdir()
             assert [line["event"] for line in logged] == ["accepted_not_shared"]
             process.refresh()
             with capture_logs() as logged, monkeypatch.context() as patch:

@@ -4,6 +4,7 @@ Proves: loader-unreachable, readiness.
 """
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -172,13 +173,17 @@ def test_a_stop_ends_loading_before_requests_are_waited_for(monkeypatch):
             await self.has_stopped.wait()
             happened.append("requests answered")
 
-    monkeypatch.setattr(child, "_tune_garbage_collector", lambda: None)
     (stdin, supervisor), (reports, stdout) = os.pipe(), os.pipe()
     with os.fdopen(stdin) as stdin_file, os.fdopen(stdout, "w") as stdout_file:
         monkeypatch.setattr(sys, "stdin", stdin_file)
         monkeypatch.setattr(sys, "stdout", stdout_file)
         stop_loading = partial(happened.append, "loading stopped")
-        asyncio.run(child.serve_until_stopped(Server(), Ready(), failure=lambda: None, on_stop=stop_loading))
+        thresholds = gc.get_threshold()
+        try:
+            asyncio.run(child.serve_until_stopped(Server(), Ready(), failure=lambda: None, on_stop=stop_loading))
+        finally:  # It tunes the garbage collector for a process that serves.
+            gc.unfreeze()
+            gc.set_threshold(*thresholds)
     for each in (supervisor, reports):
         os.close(each)
     assert happened == ["loading stopped", "no more connections", "requests answered"]

@@ -94,7 +94,7 @@ def test_every_server_of_a_large_cluster_is_asked_at_once(monkeypatch):
         def log_message(self, *_arguments):
             pass
 
-    monkeypatch.setattr(servers, "_check_connection", lambda _url: None)
+    monkeypatch.setattr(servers, "check_connection", lambda _url: None)
     for module in (servers, monitors):
         monkeypatch.setattr(module, "MONITOR_S_MAX", PATIENCE_S)
     with ThreadingHTTPServer(("127.0.0.1", 0), Monitor) as monitor:

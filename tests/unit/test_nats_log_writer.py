@@ -64,7 +64,7 @@ def an_error(code, description=""):
 
 def test_without_a_server_all_that_wait_are_refused_with_the_first_group(monkeypatch):
     monkeypatch.setattr(log_writer, "WAIT_S_MAX", 0.05)
-    monkeypatch.setattr(log_writer, "_LAST_ATTEMPT_S", 0.05)
+    monkeypatch.setattr(log_writer, "LAST_ATTEMPT_S", 0.05)
     groups, packed = [], log_writer.packed
     monkeypatch.setattr(log_writer, "packed", lambda records: groups.append(records) or packed(records))
     found = asyncio.run(results(Servers(), RECORDS))
@@ -85,12 +85,12 @@ def test_behind_slow_servers_records_are_refused_once_they_have_waited_too_long(
 
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_closing_does_not_wait_for_servers_that_are_away(monkeypatch, is_silent):
-    monkeypatch.setattr(log_writer, "_FINISH_S_MAX", 0.05)
+    monkeypatch.setattr(log_writer, "FINISH_S_MAX", 0.05)
 
     async def main():
         servers = Servers((lambda _subject: asyncio.Event().wait()) if is_silent else None)
         servers.close = asyncio.Event().wait
-        monkeypatch.setattr(log_writer, "_DISCONNECT_S_MAX", 0.05)
+        monkeypatch.setattr(log_writer, "DISCONNECT_S_MAX", 0.05)
         writer = NatsLogWriter(Secret("nats://127.0.0.1:1"), connection=servers)
         waiting = [writer.append([b"a"]) for _ in range(RECORDS)]
         await asyncio.sleep(0)
@@ -102,9 +102,8 @@ def test_closing_does_not_wait_for_servers_that_are_away(monkeypatch, is_silent)
 
 
 def test_closing_leaves_time_for_the_rest_of_a_stop():
-    after_requests_s = vars(supervisor)["_STOP_GRACE_S"] - vars(listener)["_SHUTDOWN_S_MAX"]
-    own = vars(log_writer)
-    assert after_requests_s / 2 >= own["_FINISH_S_MAX"] + own["_DISCONNECT_S_MAX"]
+    after_requests_s = vars(supervisor)["_STOP_GRACE_S"] - listener.SHUTDOWN_S_MAX
+    assert after_requests_s / 2 >= log_writer.FINISH_S_MAX + log_writer.DISCONNECT_S_MAX
 
 
 @pytest.mark.parametrize(

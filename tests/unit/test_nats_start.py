@@ -20,7 +20,7 @@ OFF, ON = {"disabled": True, "config": {}}, CONFIG | {"meta_cluster": {"cluster_
 @pytest.fixture
 def start(monkeypatch):
     """Return a function that starts a monitoring endpoint. It gives its answers in turn, the last from then on."""
-    monkeypatch.setattr(monitors, "_RETRY_S", 0.001)
+    monkeypatch.setattr(monitors, "RETRY_S", 0.001)
     with ExitStack() as opened:
 
         def start():
@@ -79,7 +79,7 @@ def test_a_server_is_asked_again_until_jetstream_is_on(monitor):
 
 
 def test_a_server_without_jetstream_is_reported_in_the_end(monitor, monkeypatch):
-    monkeypatch.setattr(monitors, "_JETSTREAM_S_MAX", 0.01)
+    monkeypatch.setattr(monitors, "JETSTREAM_S_MAX", 0.01)
     with pytest.raises(UnsupportedServerError, match="JetStream is off on the NATS server n0"):
         check_server(ask_one(monitor.url))
 
@@ -95,6 +95,6 @@ def test_servers_are_asked_again_until_they_have_met(start):
 
 
 def test_servers_that_never_meet_are_reported_as_they_are(start, monkeypatch):
-    monkeypatch.setattr(monitors, "_JETSTREAM_S_MAX", 0.01)
+    monkeypatch.setattr(monitors, "JETSTREAM_S_MAX", 0.01)
     answers = ask_both(start, [CONFIG], [CONFIG])
     assert [server.jetstream.meta.cluster_size for server in answers] == [1, 1]

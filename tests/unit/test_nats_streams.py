@@ -44,7 +44,7 @@ class Leader:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(streams, "_AGAIN_S", 0.01)
+    monkeypatch.setattr(streams, "AGAIN_S", 0.01)
 
 
 def ask(leader):
@@ -134,7 +134,7 @@ def test_a_stream_is_created_once_every_server_is_seen():
 
 
 def test_a_server_that_stays_down_is_reported_in_the_end(monkeypatch):
-    monkeypatch.setattr(streams, "_PLACED_S_MAX", 0)
+    monkeypatch.setattr(streams, "PLACED_S_MAX", 0)
     with pytest.raises(ApiError, match="peer offline"):
         place(Leader(*[(0, refused("peer offline"))] * 100))
 

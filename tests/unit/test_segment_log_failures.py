@@ -141,7 +141,7 @@ class TestFailure:
             write_all(OwnDisk(), 0, [b"x"], 0)
 
     def test_more_pieces_than_one_call_accepts_are_written_in_several(self, root, monkeypatch):
-        monkeypatch.setattr(writer_module, "_JOINED_PIECE_BYTES_MAX", 0)
+        monkeypatch.setattr(writer_module, "JOINED_PIECE_BYTES_MAX", 0)
 
         async def main():
             disk = FaultyDisk()

@@ -15,7 +15,7 @@ from mauve.core.credential import KeyKind
 from mauve.core.money import currency_codes
 from mauve.core.problems import Problem
 from mauve.ingest.rules import judge_events, judge_objects
-from mauve.stores.edge import PublishedKey
+from mauve.stores.published import PublishedKey
 
 from mauve_metrics import Mauve, Stats
 from mauve_metrics import _items as items
@@ -23,7 +23,7 @@ from mauve_metrics._currencies import CURRENCIES
 from stub import PATIENCE_S, eventually
 
 PUBLISHED = PublishedKey(
-    "key_1", 1, bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False
+    "key_1", bytes(32), KeyKind.SERVER, Environment.LIVE, "proj_1", "app_1", "org_1", revoked=False
 )
 NOW_MS = 1_700_000_000_000
 
@@ -53,9 +53,9 @@ def as_sent(build):
         return None
 
 
-def is_accepted(judge, body):
+def is_accepted(validate, body):
     try:
-        return not judge(body, PUBLISHED, NOW_MS).rejections
+        return not validate(body, PUBLISHED, NOW_MS).rejections
     except Problem:
         return False
 
@@ -72,13 +72,13 @@ def has_a_key_that_is_no_string(content):
     return isinstance(content, dict) and any(not isinstance(key, str) for key in content)
 
 
-def check(judge, build, item):
+def check(validate, build, item):
     sent = as_sent(build)
     if sent is not None:
-        assert is_accepted(judge, sent)
+        assert is_accepted(validate, sent)
     elif not has_a_key_that_is_no_string(item.get("props")):
         body = raw(item)
-        assert body is None or not is_accepted(judge, body[:-1] + b',"sent_at":%d}' % NOW_MS)
+        assert body is None or not is_accepted(validate, body[:-1] + b',"sent_at":%d}' % NOW_MS)
 
 
 @given(texts | lengths | st.integers(), st.none() | texts | lengths | st.booleans(), st.none() | props)

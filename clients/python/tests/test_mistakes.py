@@ -66,4 +66,4 @@ def test_a_signup_event_without_a_user_is_sent_and_one_line_says_that_it_counts_
     assert mauve.flush(PATIENCE_S)
     assert len(service.items()) == 3
     (line,) = caplog.messages
-    assert "without a user is sent, but counts nobody" in line
+    assert "without a user is sent, but adds no signup" in line

@@ -187,7 +187,11 @@ def test_a_spent_allowance_is_not_repeated_and_says_when_it_resets(service, metr
     [
         ((401, {}, {"ok": False, "error": "unauthorized"}), Unauthorized, "this is the publishable key pk_live_…wxyz"),
         ((403, {}, {"error": {"code": "insufficient_scope"}}), InsufficientScope, "needs a"),
-        ((404, {}, {"ok": False, "error": "no such path"}), NotFound, "is the main address of the service, not that"),
+        (
+            (404, {}, {"ok": False, "error": "no such path"}),
+            NotFound,
+            "is the main address of the service, not its ingest port",
+        ),
         ((403, {"content-type": "text/html"}, b"<html>"), InsufficientScope, "answered with a web page: check that"),
         ((200, {"content-type": "text/html"}, b"<html>"), MauveError, "not JSON: check that"),
     ],
@@ -203,13 +207,13 @@ def test_an_error_says_what_to_do_and_not_the_credential(service, kind, answer, 
 
 
 def test_an_address_where_nothing_listens_is_named_with_advice(waits):
-    with pytest.raises(Unavailable, match=r"check the host and the port of url.*url is http://127.0.0.1:1"):
+    with pytest.raises(Unavailable, match=r"check the host and port in url.*url is http://127.0.0.1:1"):
         Metrics(KEY, url="http://127.0.0.1:1").mau()
 
 
 def test_a_credential_of_no_known_kind_is_never_shown(service):
     service.answer = (401, {}, None)
-    with pytest.raises(Unauthorized, match=r"Control needs a control token .* this is a credential of no known kind$"):
+    with pytest.raises(Unauthorized, match=r"Control needs a control token .* this is an unknown kind of credential$"):
         Control("hunter2" * 10, url=service.url).apps()
 
 

@@ -229,9 +229,9 @@ def test_the_line_about_a_wrong_key_says_which_and_where_to_get_another(service,
         ((405, {"content-type": "text/html"}, b"<html>"), "405 with a web page: check that url"),
         ((200, {"content-type": "text/html; charset=utf-8"}, b"<html>"), "200 with a web page: check that url"),
         ((308, {"location": "https://other.example"}, None), "It redirects to 'https://other.example': use that"),
-        ((402, {}, {"code": "ingest_suspended"}), "renew the subscription"),
+        ((402, {}, {"code": "ingest_suspended"}), "the operator of the service can resume it"),
         ((403, {}, {"code": "event_cap_reached"}), "raise it in the dashboard"),
-        ((503, {}, None), "answered 503. It is tried again"),
+        ((503, {}, None), "answered 503. The client retries automatically"),
     ],
 )
 def test_a_hold_is_logged_with_the_address_and_advice(service, client, caplog, answer, advice):
@@ -245,8 +245,8 @@ def test_a_hold_is_logged_with_the_address_and_advice(service, client, caplog, a
 def test_an_address_where_nothing_listens_is_logged_with_advice(client, caplog):
     client(url=DEAD).track("seen")
     eventually(lambda: "is held" in caplog.text)
-    assert f"mauve: 1 event is held: {DEAD} gave no answer: ConnectionRefusedError" in caplog.text
-    assert "check the host and the port of url" in caplog.text
+    assert f"mauve: 1 event is held: {DEAD} did not answer: ConnectionRefusedError" in caplog.text
+    assert "check the host and port in url" in caplog.text
 
 
 def test_a_host_that_does_not_exist_is_logged_with_advice(client, caplog, monkeypatch):
@@ -257,7 +257,7 @@ def test_a_host_that_does_not_exist_is_logged_with_advice(client, caplog, monkey
 
 def test_tls_to_a_port_without_it_is_logged_with_advice(service, client, caplog):
     client(url=service.url.replace("http:", "https:")).track("seen")
-    eventually(lambda: "begin url with http://" in caplog.text)
+    eventually(lambda: "use http:// in url" in caplog.text)
 
 
 def test_a_certificate_that_is_not_trusted_is_logged_with_advice(client, caplog, monkeypatch):
@@ -278,7 +278,7 @@ def test_plain_http_to_a_port_with_tls_is_logged_with_advice(client, caplog):
         thread = threading.Thread(target=refuse, args=(listener,), daemon=True)
         thread.start()
         client(url=f"http://127.0.0.1:{listener.getsockname()[1]}").track("seen")
-        eventually(lambda: "begin url with https://" in caplog.text)
+        eventually(lambda: "use https:// in url" in caplog.text)
         thread.join(PATIENCE_S)
 
 
@@ -504,7 +504,7 @@ def test_a_thread_that_has_ended_is_started_again(service, client, monkeypatch):
     mauve = client()
     with monkeypatch.context() as patch:
         patch.setattr(threading, "excepthook", lambda arguments: None)
-        patch.setattr(_delivery, "judge", Mock(side_effect=SystemExit))
+        patch.setattr(_delivery, "classify", Mock(side_effect=SystemExit))
         mauve.track("first")
         eventually(lambda: service.requests)
         eventually(lambda: all(each.name != "mauve-delivery" for each in threading.enumerate()))
@@ -517,10 +517,10 @@ def test_a_failure_holds_only_the_items_concerned(service, client, monkeypatch, 
     def fail_for_events(answer, *arguments):
         if len(service.items("/v1/objects")) == 0:
             raise RuntimeError("a bug")
-        return judge(answer, *arguments)
+        return classify(answer, *arguments)
 
-    judge = _delivery.judge
-    monkeypatch.setattr(_delivery, "judge", fail_for_events)
+    classify = _delivery.classify
+    monkeypatch.setattr(_delivery, "classify", fail_for_events)
     clock = ManualClock()
     mauve = client(_clock=clock, flush_interval=0)
     mauve.track("seen")

@@ -210,7 +210,7 @@ def test_the_ingest_address_is_told_from_the_main_one(mauve_service, control):
         Metrics(app.sk_key, url=mauve_service.ingest_url).mau,
         Control("x", url=mauve_service.ingest_url).apps,
     ):
-        with pytest.raises(NotFound, match="is the main address of the service, not that of its ingest port"):
+        with pytest.raises(NotFound, match="is the main address of the service, not its ingest port"):
             read()
     token = token_with_metrics(control)
     with pytest.raises(NotFound, match="check project"):

@@ -107,7 +107,7 @@ def test_a_living_process_keeps_its_items_and_its_successor_is_only_one(service,
 
 def test_what_close_could_not_deliver_stays_spooled(service, client, tmp_path):
     dropped = []
-    gone = client(url=DEAD, spool=tmp_path, on_drop=lambda *fate: dropped.append(fate))
+    gone = client(url=DEAD, spool=tmp_path, on_drop=lambda *item_and_reason: dropped.append(item_and_reason))
     gone.track("seen")
     assert not gone.close(0.2)
     assert gone.stats == Stats(queued=1, retries=gone.stats.retries)
@@ -319,7 +319,7 @@ def test_a_file_that_cannot_be_read_now_is_read_later(service, client, tmp_path,
     monkeypatch.setattr(Path, "open", fail)
     for number in range(5, 50):
         mauve.track(str(number))
-    eventually(lambda: "try again" in caplog.text)
+    eventually(lambda: "could not read the spool; retrying" in caplog.text)
     assert not mauve.flush(0.2)
     assert total(mauve.stats) == 50
     is_broken = False

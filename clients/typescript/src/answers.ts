@@ -1,4 +1,4 @@
-/** What to do after an answer of the service: the whole table, as a pure function. */
+/** Classify the answer to a batch: the whole table, as a pure function. */
 
 export interface Answer {
   readonly status: number;
@@ -8,38 +8,38 @@ export interface Answer {
   readonly body: string;
 }
 
-/** Returned instead of an answer if there was none. */
+/** Takes the place of an answer if there was none. */
 export interface NoAnswer {
   readonly error: string;
 }
 
-export type Verdict =
-  /** Each item was accepted, or rejected with the reason at its place. */
+export type Outcome =
+  /** Each item was accepted, or rejected with the reason at its index. */
   | { readonly action: "accept"; readonly rejected: ReadonlyMap<number, string> }
-  /** No item can ever be accepted; a reason at an item's place goes before the common one. */
+  /** No item can ever be accepted. A reason at an item's index overrides the common one. */
   | { readonly action: "drop"; readonly reason: string; readonly reasons: ReadonlyMap<number, string>; readonly advice?: string }
   /** The body was too large. */
   | { readonly action: "halve"; readonly reason: string }
-  /** Keep the items, and try again after the delay. */
+  /** Keep the items, and retry after the delay. */
   | { readonly action: "wait"; readonly delay: number; readonly reason: string; readonly advice?: string };
 
-/** What to do about answers that do not end by themselves: a sentence for the log. */
+/** Advice about failures that do not resolve automatically: a sentence for the log. */
 const ADVICE = {
-  reach: "Check url, and that the service runs there.",
-  url: "Mauve does not answer so: check that url is its address.",
-  cutOff: "Check the proxy in front of the service: it must pass on complete answers.",
-  key: "Check key: it may be mistyped, revoked or of another service. The dashboard lists and mints the keys of an app.",
-  suspended: "The organization is suspended: its owner can settle that.",
-  capped: "The organization has reached its cap of events: its operator can raise it.",
-  failing: "The service or a proxy before it keeps failing: look at its log.",
+  reach: "Check url, and that the service is running there.",
+  url: "This is not an answer from Mauve: check that url is its address.",
+  cutOff: "Check the proxy in front of the service: it truncates answers.",
+  key: "Check key: it may be mistyped, revoked or from another service. The dashboard lists and mints the keys of an app.",
+  suspended: "The organization is suspended: the operator of the service can resume it.",
+  capped: "The organization has reached its event cap: raise it in the dashboard, or wait for its reset.",
+  failing: "The service or a proxy in front of it keeps failing: check its log.",
 };
 
-/** What the delay may depend on. */
+/** The inputs of the delay. */
 export interface Attempt {
-  /** How many attempts in a row failed, with this one. */
+  /** The number of consecutive failures, including this one. */
   readonly failures: number;
   readonly now: number;
-  /** From 0 to 1, to spread clients that failed at the same moment. */
+  /** From 0 to 1, to spread the retries of clients that failed simultaneously. */
   readonly random: number;
 }
 
@@ -50,18 +50,18 @@ const UNAUTHORIZED_MAX = 5 * MINUTE;
 const SUSPENDED = 60 * SECOND;
 const CAPPED_MAX = 10 * MINUTE;
 const RETRY_AFTER_MAX = 60 * MINUTE;
-/** A service that restarts or is busy fails a few times in a row. */
+/** A service that is restarting or busy fails a few times in a row. */
 const ORDINARY_FAILURES = 4;
 const REASON_CHARACTERS_MAX = 300;
 
-export function verdictOf(answer: Answer | NoAnswer, attempt: Attempt): Verdict {
+export function classify(answer: Answer | NoAnswer, attempt: Attempt): Outcome {
   if ("error" in answer) return waitFor(backoff(attempt, BACKOFF_MAX), answer.error, ADVICE.reach);
   const body = parsed(answer.body);
   const isCutOff = body === undefined && answer.body.trimStart().startsWith("{"); // The list of rejected items may be missing.
-  return verdictOn(answer, isCutOff, body ?? {}, attempt);
+  return classifyAnswer(answer, isCutOff, body ?? {}, attempt);
 }
 
-function verdictOn(answer: Answer, isCutOff: boolean, body: Record<string, unknown>, attempt: Attempt): Verdict {
+function classifyAnswer(answer: Answer, isCutOff: boolean, body: Record<string, unknown>, attempt: Attempt): Outcome {
   const { status } = answer;
   const reason = reasonOf(status, body);
   switch (status) {
@@ -92,34 +92,34 @@ export function backoff({ failures, random }: Attempt, max: number): number {
   return SECOND + random * (bound - SECOND);
 }
 
-function waitFor(delay: number, reason: string, advice: string | undefined): Verdict {
+function waitFor(delay: number, reason: string, advice: string | undefined): Outcome {
   return { action: "wait", delay, reason, ...(advice === undefined ? {} : { advice }) };
 }
 
-function dropFor(reason: string, body: Record<string, unknown>): Verdict {
+function dropFor(reason: string, body: Record<string, unknown>): Outcome {
   return { action: "drop", reason, reasons: reasonsIn(body), ...("ok" in body ? {} : { advice: ADVICE.url }) };
 }
 
-/** Return what to do about an answer that only delays; undefined while it is likely to pass. */
+/** Return advice about an answer that causes a retry; undefined while the failure is likely to be temporary. */
 function adviceOn(status: number, { failures }: Attempt): string | undefined {
   if (status !== 429 && status < 500) return ADVICE.url;
   return failures > ORDINARY_FAILURES ? ADVICE.failing : undefined;
 }
 
-/** Return the reason of a whole answer, as a part of one log line. */
+/** Return the reason for an answer as part of a log line. */
 function reasonOf(status: number, { error }: Record<string, unknown>): string {
   const text = typeof error === "string" ? error : "no reason was given";
   return `${status}: ${text.replace(/\s+/g, " ").slice(0, REASON_CHARACTERS_MAX)}`;
 }
 
-/** Return how long a cap lasts, within reason. A reset that has passed tells nothing: the clocks may differ. */
+/** Return the bounded wait until a cap resets. If the reset time has passed, the clocks differ. */
 function untilReset(resetsAt: unknown, attempt: Attempt): number {
   if (typeof resetsAt !== "number" || !Number.isFinite(resetsAt)) return CAPPED_MAX;
   const delay = resetsAt - attempt.now;
   return delay > 0 ? clamped(delay, CAPPED_MAX) : backoff(attempt, BACKOFF_MAX);
 }
 
-/** Return the delay of a Retry-After header, in seconds or until a date to come; undefined if it has none. */
+/** Return the delay of a Retry-After header, given in seconds or as a future date; undefined if it has none. */
 function retryAfter(header: string | null, { now }: Attempt): number | undefined {
   const text = header?.trim() ?? "";
   if (/^\d+$/.test(text)) return clamped(Number(text) * SECOND, RETRY_AFTER_MAX);
@@ -131,7 +131,7 @@ function clamped(delay: number, max: number): number {
   return Math.min(max, Math.max(SECOND, delay));
 }
 
-/** Return a body that is JSON, as an object; undefined if it is not JSON. */
+/** Return the JSON object of a body, empty for other JSON values; undefined if the body is not JSON. */
 function parsed(body: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(body);

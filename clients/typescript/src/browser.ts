@@ -1,4 +1,4 @@
-/** For web pages: the very file that the service serves as `/mauve.js`, with types. */
+/** For web pages: the same file that the service serves as `/mauve.js`, with types. */
 
 import "./mauve.js";
 
@@ -7,14 +7,14 @@ import type { EventOptions } from "./items.js";
 export type { EventOptions, Moment, PropValue, Props } from "./items.js";
 
 export interface Options {
-  /** A publishable key (`pk_…`): anyone can read it, and it can send events alone. */
+  /** A publishable key (`pk_…`): anyone can read it, and it can only send events. */
   readonly key: string;
   /** The address of the service, such as `https://ingest.example.com`. */
   readonly url: string;
 }
 
 export interface Mauve {
-  /** Queue an event. It never raises: it converts, truncates or drops what cannot be sent, with a warning in the console. */
+  /** Queue an event. Never throw: convert, truncate or drop what cannot be sent, with a warning in the console. */
   track(name: string, options?: EventOptions): void;
 }
 

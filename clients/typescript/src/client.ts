@@ -1,4 +1,4 @@
-/** The client that every entry of the package shares. */
+/** The client shared by all entry points of the package. */
 
 import { Delivery } from "./delivery.js";
 import {
@@ -41,7 +41,7 @@ export class Client {
   readonly #waiters = new Set<Waiter>();
   readonly #queueing: () => Queueing;
   #place = 0;
-  /** How many items had been given up without an answer at the end of the last flush. */
+  /** How many items had been dropped without an answer by the end of the last flush. */
   #unsent = 0;
   #closing: Promise<boolean> | undefined;
   #isClosed = false;
@@ -59,7 +59,7 @@ export class Client {
     if (platform.openSpool) this.#adopt();
   }
 
-  /** Queue an event. Unless `strict`, it never raises: it converts, truncates or drops what cannot be sent. */
+  /** Queue an event. Unless `strict`, never throw: convert, truncate or drop what cannot be sent. */
   track(name: string, options: EventOptions = {}): void {
     this.#addEvent(options, name, (given) => {
       const item = eventItem(name, given, this.#queueing());
@@ -68,24 +68,24 @@ export class Client {
     });
   }
 
-  /** Queue a signup, which also counts the user as active. Unless `strict`, it never raises. */
+  /** Queue a signup, which also counts the user as active. Unless `strict`, never throw. */
   signup(options: SignupOptions): void {
     this.#addEvent(options, SIGNUP, (given) => signupItem(given as SignupOptions, this.#queueing()));
   }
 
-  /** Queue a payment, in minor units. Its id makes sure that it is booked once. Raise if it can never be booked. */
+  /** Queue a payment, in minor units. Its id ensures that it counts once. Throw if it can never be accepted. */
   payment(options: PaymentOptions): void {
     this.#add(() => paymentItem(options, this.#queueing()));
   }
 
-  /** Queue the state of a subscription. Raise if it can never be accepted. */
+  /** Queue the state of a subscription. Throw if it can never be accepted. */
   subscription(options: SubscriptionOptions): void {
     this.#add(() => subscriptionItem(options, this.#queueing()));
   }
 
   /**
-   * Send what is queued now. Return true once all of it was answered; false if that takes too long, or if items were dropped
-   * unsent since the last flush.
+   * Send the queued items now. Return true once all of them were answered; false if the timeout expires, or if items were
+   * dropped unsent since the last flush.
    */
   async flush(timeout: number = this.#settings.timeout): Promise<boolean> {
     const limit = checkedTimeout(timeout);
@@ -96,13 +96,13 @@ export class Client {
     return isAnswered && this.#unsent === before;
   }
 
-  /** Return true once there is room for an item in the queue; false if that takes too long, or if the client is closed. */
+  /** Return true once there is room for an item in the queue; false if the timeout expires, or if the client is closed. */
   async wait(timeout: number = this.#settings.timeout): Promise<boolean> {
     const limit = checkedTimeout(timeout);
     return this.#until(() => !this.#closing && this.#all().every((delivery) => delivery.hasRoom), limit);
   }
 
-  /** Flush, then end. What could not be delivered in time is dropped, or stays on disk. */
+  /** Flush, then stop. Items that could not be delivered in time are dropped, or stay on disk. */
   async close(timeout: number = this.#settings.timeout): Promise<boolean> {
     const limit = checkedTimeout(timeout);
     this.#closing ??= this.flush(limit).then((isAnswered) => {
@@ -116,22 +116,22 @@ export class Client {
     return this.#closing;
   }
 
-  /** How many items ended how. Every item is in exactly one of the counts, besides `retries`. */
+  /** The number of items in each state. Each item is in exactly one of the counts other than `retries`. */
   get stats(): Stats {
     return this.#reports.stats(this.#deliveries.events.queued + this.#deliveries.objects.queued);
   }
 
-  /** Deliver what is queued before the process ends, within the time limit. If that fails, close. */
+  /** Deliver the queued items before the process ends, within the time limit. If that fails, close. */
   protected async flushAtExit(): Promise<void> {
     if (!(await this.#answered(this.#settings.timeout))) await this.close(0);
   }
 
-  /** Log what is counted but not logged yet. */
+  /** Log the counts that are not logged yet. */
   protected logAtExit(): void {
     this.#reports.logTallies("all");
   }
 
-  /** Flush, and drop what could not be delivered in time. */
+  /** Flush, and drop the items that could not be delivered in time. */
   protected async flushOrDrop(reason: string): Promise<boolean> {
     const place = this.#place;
     const isAnswered = await this.#answered(this.#settings.timeout);
@@ -171,7 +171,7 @@ export class Client {
     }
   }
 
-  /** Return true once everything that is queued now was answered or dropped; false if that takes too long. */
+  /** Return true once all items queued so far were answered or dropped; false if the timeout expires. */
   #answered(limit: number): Promise<boolean> {
     const place = this.#place;
     return this.#until(() => this.#all().every((delivery) => delivery.isAnswered(place)), limit);
@@ -202,14 +202,14 @@ export class Client {
     for (const waiter of [...this.#waiters]) if (waiter.isMet()) waiter.finish(true);
   }
 
-  /** Adopt now, and again and again as long as the application holds the client. */
+  /** Adopt now, and periodically as long as the application holds the client. */
   #adopt(): void {
     for (const delivery of this.#all()) delivery.adopt();
     this.#cancelAdopting = this.#platform.setTimer(weakly(this, (client) => client.#adopt()), ADOPT_EVERY, false);
   }
 }
 
-/** Return a call on a client that does not keep it alive. Here no other closure shares its scope, and with it the client. */
+/** Return a call on a client that does not keep it alive: no other closure shares this scope and thus the client. */
 function weakly(client: Client, run: (client: Client) => void): () => void {
   const weak = new WeakRef(client);
   return () => {

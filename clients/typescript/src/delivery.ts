@@ -1,6 +1,6 @@
-/** Deliver the items of one kind: one request at a time, holds, retries, and what becomes of every item. */
+/** Deliver the items of one kind: one request at a time, with holds and retries, and report each item's outcome. */
 
-import { verdictOf, type Verdict } from "./answers.js";
+import { classify, type Outcome } from "./answers.js";
 import { ITEM_BYTES_MAX, sentItem, type Item, type Kind } from "./items.js";
 import type { Platform, Spool, Warn } from "./platform.js";
 import { bodyOf, Queue, type Entry } from "./queue.js";
@@ -51,7 +51,7 @@ export class Delivery {
     return this.#queue.isAnswered(place) && !this.#spool?.unread;
   }
 
-  /** Take over what other processes left on disk. */
+  /** Adopt the items that other processes left on disk. */
   adopt(): void {
     if (this.#isStopped || !this.#spool) return;
     this.#spool.adopt();
@@ -70,14 +70,14 @@ export class Delivery {
     this.wake();
   }
 
-  /** Send if a batch is full or a flush waits for it; otherwise see to it that the interval is running. */
+  /** Send if a batch is full or a flush waits for it; otherwise make sure that the timer is running. */
   wake(): void {
     if (this.#isSending || this.#cancelHold || this.#isStopped || this.#queue.waiting === 0) return;
     if (this.#queue.waiting >= this.settings.batchSize || this.isFlushing()) return void this.#send();
     this.#cancelDue ??= this.platform.setTimer(() => void this.#send(), this.settings.flushInterval, false);
   }
 
-  /** End delivery. Drop what was not answered, unless it is on disk. */
+  /** Stop delivery. Drop the unanswered items that are not on disk. */
   stop(reason: string): void {
     this.#isStopped = true;
     this.#cancelDue?.();
@@ -87,7 +87,7 @@ export class Delivery {
     this.#spool?.close();
   }
 
-  /** Drop what was queued up to a place and not answered. */
+  /** Drop the unanswered items queued up to a position. */
   abandon(place: number, reason: string): void {
     this.#abort();
     this.#drop(this.#queue.remove((entry) => entry.place <= place), reason);
@@ -99,7 +99,7 @@ export class Delivery {
     return this.#queue.count((entry) => entry.ref === undefined);
   }
 
-  /** End the request in flight. What it carries waits again. */
+  /** Abort the request in flight. Its items return to the queue. */
   #abort(): void {
     this.#aborts.abort();
     this.#aborts = new AbortController();
@@ -158,7 +158,7 @@ export class Delivery {
     if (signal.aborted) return;
     this.#isSending = false;
     const attempt = { failures: this.#failures + 1, now: this.platform.now(), random: this.platform.random() };
-    this.#apply(verdictOf(answer, attempt), batch);
+    this.#apply(classify(answer, attempt), batch);
     if ("moved" in answer && answer.moved > 0) this.reports.countMoved(answer.moved);
     if (this.#spool?.isBehind && this.#queue.waiting === 0) this.#spool.adopt();
     this.#refill();
@@ -166,38 +166,38 @@ export class Delivery {
     this.wake();
   }
 
-  #apply(verdict: Verdict, batch: readonly Entry[]): void {
-    switch (verdict.action) {
+  #apply(outcome: Outcome, batch: readonly Entry[]): void {
+    switch (outcome.action) {
       case "accept":
         this.#settle(batch);
         for (const [index, entry] of batch.entries()) {
-          const reason = verdict.rejected.get(index);
+          const reason = outcome.rejected.get(index);
           if (reason === undefined) this.reports.countAccepted();
           else this.reports.reject(sentItem(entry.item), reason);
         }
         return;
       case "drop":
         this.#settle(batch);
-        this.#advise(verdict, "they are dropped");
+        this.#advise(outcome, "they are dropped");
         for (const [index, entry] of batch.entries()) {
-          this.reports.dropAnswered(sentItem(entry.item), verdict.reasons.get(index) ?? verdict.reason);
+          this.reports.dropAnswered(sentItem(entry.item), outcome.reasons.get(index) ?? outcome.reason);
         }
         return;
       case "halve":
         if (batch.length === 1) {
           this.#settle(batch);
-          return this.reports.dropAnswered(sentItem(batch[0]!.item), verdict.reason);
+          return this.reports.dropAnswered(sentItem(batch[0]!.item), outcome.reason);
         }
         this.#batchMax = batch.length >> 1;
         return this.#queue.putBack();
       case "wait":
         this.#queue.putBack();
-        this.#advise(verdict, "they are kept and tried again");
-        this.#hold(verdict.delay);
+        this.#advise(outcome, "they are kept and retried");
+        this.#hold(outcome.delay);
     }
   }
 
-  /** The batch was answered for good. Larger batches are tried again step by step after one that was too large. */
+  /** The batch has its final answer. After one that was too large, grow the batches step by step. */
   #settle(batch: readonly Entry[]): void {
     this.#failures = 0;
     this.#advised.clear();
@@ -206,7 +206,7 @@ export class Delivery {
     this.#forget(batch);
   }
 
-  /** Log what to do, once until the next success. Events and objects that fail alike share a line. */
+  /** Log advice once until the next success. Events and objects that fail alike share a line. */
   #advise({ reason, advice }: { readonly reason: string; readonly advice?: string }, outcome: string): void {
     if (advice === undefined || this.#advised.has(advice)) return;
     this.#advised.add(advice);
@@ -225,7 +225,7 @@ export class Delivery {
     );
   }
 
-  /** Return how many items have expired. Payments and subscriptions never do: the service knows their ids forever. */
+  /** Return how many items have expired. Payments and subscriptions never do: the service keeps their ids forever. */
   #expire(): number {
     const before = this.platform.now() - EXPIRES_AFTER;
     const isExpired = ({ item }: Entry) => item.doesExpire && item.queuedAt < before;
@@ -248,7 +248,7 @@ export class Delivery {
   }
 }
 
-/** Return a way to log for the spool, which must not keep the callbacks of the client alive, and with them the client. */
+/** Return a logging function for the spool that does not keep the client or its callbacks alive. */
 function weakWarn(reports: Reports): Warn {
   const weak = new WeakRef(reports);
   return (topic, message) => weak.deref()?.warn(topic, message);

@@ -1,4 +1,4 @@
-/** For edge runtimes: what is sent after the response is kept alive by `waitUntil`. */
+/** For edge runtimes: `waitUntil` keeps requests alive that are sent after the response. */
 
 import { Client, type Options as ClientOptions } from "./client.js";
 import { post, type Gzip } from "./http.js";
@@ -12,8 +12,8 @@ export type { Callback, Stats } from "./reports.js";
 
 export interface Options extends ClientOptions {
   /**
-   * Keeps the runtime alive until a promise settles, such as `(promise) => context.waitUntil(promise)`. What was not
-   * delivered within `timeout` is then dropped: the runtime may end before another attempt.
+   * Keeps the runtime alive until a promise settles, such as `(promise) => context.waitUntil(promise)`. Items that were not
+   * delivered within `timeout` are then dropped: the runtime may end before another attempt.
    */
   readonly waitUntil?: ((promise: Promise<unknown>) => void) | undefined;
 }
@@ -34,12 +34,12 @@ export class Mauve extends Client {
     this.#isFlushing = true;
     const flushed = Promise.resolve().then(() => {
       this.#isFlushing = false;
-      return this.flushOrDrop("it could not be delivered before the runtime may end");
+      return this.flushOrDrop("not delivered before the runtime may end");
     });
     try {
       this.#waitUntil(flushed);
     } catch (error) {
-      console.warn(`mauve: waitUntil has failed: ${String(error)}`);
+      console.warn(`mauve: waitUntil failed: ${String(error)}`);
     }
   }
 }

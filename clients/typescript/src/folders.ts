@@ -1,4 +1,4 @@
-/** Files and folders that several processes use at the same time: each of them may be gone at any moment. */
+/** Files and folders shared by several processes: each may disappear at any time. */
 
 import * as fs from "node:fs";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ export function isGoneIfEmpty(folder: string): boolean {
   return true;
 }
 
-/** Rename a file or folder. Only one process can: the others find that it is gone. */
+/** Rename a file or folder. Only one process succeeds; the others find it gone. */
 export function hasMoved(from: string, to: string): boolean {
   try {
     fs.renameSync(from, to);
@@ -46,7 +46,7 @@ export function isStillAt(path: string, file: number): boolean {
   return fs.statSync(path, { throwIfNoEntry: false })?.ino === fs.fstatSync(file).ino;
 }
 
-/** Return what a file holds; undefined if it is gone. */
+/** Return the content of a file; undefined if it is gone. */
 export function readIfThere(path: string): Buffer | undefined {
   try {
     return fs.readFileSync(path);

@@ -1,4 +1,4 @@
-/** One request over `fetch`: in bounded time, with a bounded answer, and never an exception. */
+/** One request over `fetch`: with a time limit, a size limit on the answer, and no exceptions. */
 
 import type { Answer, NoAnswer } from "./answers.js";
 import type { Post } from "./platform.js";
@@ -37,7 +37,7 @@ async function exchange({ url, key, body, compress }: Post, gzip: Gzip | undefin
   };
 }
 
-/** A character takes at least a byte, so a long text need not be measured. */
+/** A character takes at least one byte, so a long text need not be measured. */
 function isAtLeast(text: string, bytes: number): boolean {
   return text.length >= bytes || new TextEncoder().encode(text).length >= bytes;
 }
@@ -64,10 +64,10 @@ function causeOf(error: unknown): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error;
   const { message, code } = Object(cause) as { message?: unknown; code?: unknown };
   const text = String(message || code || cause).replace(/\s+/g, " ").trim();
-  return isTlsFailure(text, code) ? `the port may not speak TLS: check it, or begin url with http:// (${String(code)})` : text;
+  return isTlsFailure(text, code) ? `the port may not use TLS: check the port, or use http:// in url (${String(code)})` : text;
 }
 
-/** Return whether no TLS connection came about. A certificate that is not trusted has other codes. */
+/** Return whether the TLS handshake failed. An untrusted certificate has other codes. */
 function isTlsFailure(text: string, code: unknown): boolean {
   return String(code).startsWith("ERR_SSL_") || text.includes("before secure TLS connection");
 }

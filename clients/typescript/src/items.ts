@@ -1,4 +1,4 @@
-/** The items of the wire, and the rules that they must meet before they are queued. No I/O. */
+/** The wire format of items, and the rules they must meet before they are queued. No I/O. */
 
 import { isCurrency } from "./currencies.js";
 
@@ -10,7 +10,7 @@ export type Moment = Date | string | number;
 export interface EventOptions {
   readonly user?: string | undefined;
   readonly props?: Props | undefined;
-  /** An id of your own, to send the same event from several places and count it once. */
+  /** Your own id, to count an event once even if it is sent from several places. */
   readonly id?: string | undefined;
   readonly at?: Moment | undefined;
 }
@@ -21,7 +21,7 @@ export interface SignupOptions extends EventOptions {
 }
 
 export interface PaymentOptions extends EventOptions {
-  /** Your id of the payment: the same id is booked once, forever. */
+  /** Your id of the payment. The same id counts once, forever. */
   readonly id: string;
   /** In minor units (cents), an integer. */
   readonly amount: number;
@@ -41,13 +41,13 @@ export interface SubscriptionOptions {
   readonly at?: Date | string | undefined;
 }
 
-/** An item as it is sent, without `sent_at`: what callbacks get. */
+/** An item as it is sent, without `sent_at`. Callbacks receive this. */
 export type SentItem = Readonly<Record<string, unknown>>;
 
 /** Events and objects go to different paths, and are queued and held separately. */
 export type Kind = "events" | "objects";
 
-/** A valid item, serialized once: what is sent again is the same text. */
+/** A valid item, serialized once: every retry sends the same text. */
 export interface Item {
   readonly kind: Kind;
   readonly text: string;
@@ -57,7 +57,7 @@ export interface Item {
   readonly doesExpire: boolean;
 }
 
-/** What an item gets when it is queued. */
+/** The values added to an item when it is queued. */
 export interface Queueing {
   readonly now: number;
   readonly newId: () => string;
@@ -65,13 +65,13 @@ export interface Queueing {
 }
 
 export const ITEM_BYTES_MAX = 120 * 1024;
-/** `,"sent_at":"2026-11-16T00:00:00.000Z"`, which events get when they are sent. */
+/** `,"sent_at":"2026-11-16T00:00:00.000Z"`, added to events when they are sent. */
 export const SENT_AT_BYTES = 37;
 export const PROPS_MAX = 100;
 export const PROP_TEXT_MAX = 1024;
 const PAYMENT = "payment";
 export const SIGNUP = "user_signup";
-/** A name that is not among these is a mistake, and what it carries would be lost. */
+/** Any other name is a mistake, and its value would be lost. */
 export const OPTIONS = {
   track: ["user", "props", "id", "at"],
   payment: ["id", "amount", "currency", "earned", "user", "props", "at"],
@@ -140,7 +140,7 @@ export function subscriptionItem(options: SubscriptionOptions, queueing: Queuein
   return serialized("objects", sent, queueing.now, false);
 }
 
-/** Return the item as callbacks get it. */
+/** Return the item as callbacks receive it. */
 export function sentItem(item: Item): SentItem {
   return JSON.parse(item.text) as SentItem;
 }
@@ -162,7 +162,7 @@ function checkText(field: string, text: unknown, min: number, max: number): asse
   ensure(!LONE_SURROGATE.test(text), `${field} holds a lone surrogate, which is not a character`);
 }
 
-/** The service counts code points, of which some take two places of a JavaScript string. */
+/** The service counts code points; some take two units of a JavaScript string. */
 function isWithin(text: string, max: number): boolean {
   return text.length <= max || (text.length <= 2 * max && [...text].length <= max);
 }
@@ -208,7 +208,7 @@ function checkMinorUnits(field: string, amount: unknown): void {
   );
 }
 
-/** Return the time as it is sent. A text or a number stays as the caller wrote it. */
+/** Return the time as it is sent. Text and numbers are sent unchanged. */
 function eventTime(at: unknown): string | number {
   if (typeof at === "number") {
     ensure(Number.isSafeInteger(at), "at must be an integer of epoch milliseconds");
@@ -226,7 +226,7 @@ function isRfc3339(text: string): boolean {
   const [year, month, day, hour, minute, second, offset] = match.slice(1).map((digits) => Number(digits ?? 0)) as [
     number, number, number, number, number, number, number,
   ];
-  // Day 0 of the next month is the last of this one. 2000 + year: a year below 100 would mean 19xx.
+  // Day 0 of the next month is the last day of this one. 2000 + year: a year below 100 would mean 19xx.
   const isDay = year >= 1 && month >= 1 && month <= 12 && day >= 1 && day <= new Date(2000 + year, month, 0).getDate();
   return isDay && hour <= 23 && minute <= 59 && second <= 60 && offset <= 23;
 }
@@ -239,7 +239,7 @@ function serialized(kind: Kind, sent: SentItem, queuedAt: number, doesExpire: bo
   return item;
 }
 
-/** Return the item of a text that was serialized before. */
+/** Parse an item that was serialized before. */
 export function itemOf(kind: Kind, text: string, queuedAt: number, doesExpire: boolean): Item {
   return { kind, text, bytes: new TextEncoder().encode(text).length, queuedAt, doesExpire };
 }

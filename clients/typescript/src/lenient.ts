@@ -1,11 +1,11 @@
-/** Make the options of an event fit to be sent: telemetry must not fail its caller. Payments never come here. */
+/** Make the options of an event valid: telemetry must not fail its caller. Not used for payments. */
 
 import { checkProp, isPlainObject, OPTIONS, PROP_TEXT_MAX, PROPS_MAX, type EventOptions, type PropValue } from "./items.js";
 
 /** Log a topic once. */
 export type Note = (topic: string, message: string) => void;
 
-/** Return options with what can be converted, truncated or left out changed. The rest is up to the checks that follow. */
+/** Return the options, with values converted, truncated or omitted where possible. Later checks refuse the rest. */
 export function lenientOptions(given: unknown, note: Note): EventOptions {
   const options = given ?? {};
   if (!isPlainObject(options)) return options as EventOptions;
@@ -38,7 +38,7 @@ function lenientProps(props: unknown, note: Note): unknown {
 
 function truncated(name: string, text: string, note: Note): string {
   if (text.length <= PROP_TEXT_MAX) return text;
-  const characters = [...text.slice(0, 2 * PROP_TEXT_MAX + 1)]; // A character takes at most two places.
+  const characters = [...text.slice(0, 2 * PROP_TEXT_MAX + 1)]; // A character takes at most two units.
   if (characters.length <= PROP_TEXT_MAX) return text;
   note(`long ${name}`, `props.${name.slice(0, 40)} is truncated to ${PROP_TEXT_MAX} characters`);
   return characters.slice(0, PROP_TEXT_MAX).join("");

@@ -16,9 +16,9 @@ export type {
 export type { Callback, Stats } from "./reports.js";
 
 export interface Options extends ClientOptions {
-  /** A directory: every item is on disk when the call returns. All processes of an app may share it. */
+  /** A directory. Every item is on disk when the call returns. All processes of an app may share it. */
   readonly spool?: string | undefined;
-  /** The most bytes that a process keeps there. Default 64 MiB. */
+  /** The maximum size of a process's items there, in bytes. Default 64 MiB. */
   readonly spoolMaxBytes?: number | undefined;
 }
 
@@ -44,7 +44,7 @@ export class Mauve extends Client {
   /** Clients that the application holds. One with items to deliver is also held by its timer or its request. */
   static readonly #open = new Set<WeakRef<Mauve>>();
 
-  /** Leave the spool of a client that the application dropped to other clients. */
+  /** Release the spool of a client that was garbage-collected, so that other clients can adopt it. */
   static readonly #dropped = new FinalizationRegistry<{ weak: WeakRef<Mauve>; spools: Spool[] }>(({ weak, spools }) => {
     Mauve.#open.delete(weak);
     for (const spool of spools) spool.close();
@@ -69,7 +69,7 @@ export class Mauve extends Client {
 }
 
 function platform({ spool, spoolMaxBytes = SPOOL_BYTES_MAX }: Options, spools: Spool[]): Platform {
-  // Half for each kind, so that neither takes the room of the other.
+  // Half for each kind, so that neither crowds out the other.
   const bytesMax = checkedNumber("spoolMaxBytes", spoolMaxBytes, SPOOL_BYTES_MIN, Number.MAX_SAFE_INTEGER) / 2;
   return {
     now: () => Date.now(),

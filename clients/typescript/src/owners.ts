@@ -1,9 +1,9 @@
 /**
  * Which process a folder of the spool belongs to, and whether that process is gone.
  *
- * A process that is asleep or busy is not gone, however long that takes. Where its processes can be seen, a folder is
- * abandoned once its own has ended. Elsewhere (another host, another container) only time can tell: then a process may
- * be taken for dead that lives, so the one who writes must notice that its files were taken.
+ * A process that is asleep or busy is not gone, no matter for how long. If the owner would be visible from here, its folder
+ * is abandoned once the process has ended. Otherwise (another host, another container) only a timeout can decide. It may be
+ * wrong, so a writer must notice that its files were adopted.
  */
 
 import * as fs from "node:fs";
@@ -12,32 +12,32 @@ import { hostname } from "node:os";
 
 const RELEASED = "released.";
 const NAME = /^([^.]+)\.([0-9a-f-]*)\.(\d*)\.(\d+)\.(\d*)\.[0-9a-f]{12}$/;
-/** Longer than any pause of a process that touches its folder every few seconds. */
+/** Longer than any pause of a running process, which touches its folder every few seconds. */
 export const SILENT_AFTER = 60_000;
-/** Longer than a process may sleep and still be expected back. */
+/** Longer than any process is expected to sleep. */
 export const STALE_AFTER = 10 * 60_000;
 
 export interface Owner {
   readonly host: string;
-  /** The boot of the machine, and the namespace of its process ids; empty where there are none. */
+  /** The boot id of the machine, and the namespace of its process ids; empty if unavailable. */
   readonly boot: string;
   readonly namespace: string;
   readonly pid: number;
-  /** When the process started, in ticks since the boot: ids are used again. Empty if unknown. */
+  /** The start of the process, in ticks since boot, because process ids are reused. Empty if unknown. */
   readonly start: string;
 }
 
-/** What is known of a process that can be seen from here: its start (empty if unknown), or that it is gone. */
+/** The state of a visible process: its start (empty if unknown), or that it is gone. */
 export type StartOf = (pid: number) => string | undefined;
 
-/** True if the owner can no longer be running, or nothing was heard of it for so long that it must be assumed. */
+/** True if the owner has ended, or has not touched its folder for so long that it is assumed to have ended. */
 export function isAbandoned(owner: Owner, quietFor: number, self: Owner, startOf: StartOf): boolean {
   if (isInSight(owner, self)) {
     const start = startOf(owner.pid);
     if (start === undefined) return true;
     if (start && owner.start) return start !== owner.start;
   } else if (owner.host === self.host && owner.boot !== self.boot) {
-    return quietFor > SILENT_AFTER; // The host was started again. Or another host has the same name, and will touch.
+    return quietFor > SILENT_AFTER; // The host was rebooted, or another host has the same name and will touch the folder.
   }
   return quietFor > STALE_AFTER;
 }

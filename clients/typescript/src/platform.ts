@@ -1,4 +1,4 @@
-/** What the library needs of its surroundings. Tests replace it: time, chance and network are theirs. */
+/** What the library needs from its environment. Tests replace it to control time, randomness and the network. */
 
 import type { Answer, NoAnswer } from "./answers.js";
 import type { Item, Kind, SentItem } from "./items.js";
@@ -21,11 +21,11 @@ export interface Platform {
   newId(): string;
   /** Run once after a delay, and return how to cancel it. It keeps a process alive only if `keepsAlive`. */
   setTimer(run: () => void, delay: number, keepsAlive: boolean): () => void;
-  /** Send a body, and return the answer in time. Never reject. */
+  /** Send a body, and return the answer within the time limit. Never reject. */
   post(request: Post): Promise<Answer | NoAnswer>;
   /** Write one line to the log. */
   warn(message: string): void;
-  /** Open what keeps the items of a key and a kind on disk, if this platform has one. */
+  /** Open the store that keeps the items of a key and a kind on disk, if this platform has one. */
   openSpool?(kind: Kind, key: string, warn: Warn): Spool;
 }
 
@@ -43,11 +43,11 @@ export interface Evicted {
   readonly moved: readonly unknown[];
 }
 
-/** Items on disk, in order. A ref names one. Nothing here raises. */
+/** Items on disk, in order, each identified by a ref. No method throws. */
 export interface Spool {
   /** How many items are on disk only: `read` has not returned them. */
   readonly unread: number;
-  /** True if other processes left more than there is room for: `adopt` takes it later. */
+  /** True if other processes left more than there is room for: `adopt` takes the rest later. */
   readonly isBehind: boolean;
   /** True if an item of this size does not fit. */
   isFull(bytes: number): boolean;
@@ -63,6 +63,6 @@ export interface Spool {
   evict(item: Item, inFlight: readonly unknown[]): Evicted | undefined;
   /** Look for items that other processes left. Return how many were found. */
   adopt(): number;
-  /** Leave what is on disk to the next process. */
+  /** Leave the items on disk to the next process. */
   close(): void;
 }

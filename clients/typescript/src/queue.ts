@@ -1,4 +1,4 @@
-/** The items of one kind that were not answered yet, in the order of the calls: in flight first, then waiting. */
+/** The unanswered items of one kind, in the order of the calls: in flight first, then waiting. */
 
 import type { Item } from "./items.js";
 
@@ -68,20 +68,20 @@ export class Queue {
     this.#inFlight = [];
   }
 
-  /** Return the batch in flight to its place. */
+  /** Return the batch in flight to the queue. */
   putBack(): void {
     this.#waiting = [...this.#inFlight, ...this.#waiting];
     this.#inFlight = [];
   }
 
-  /** True if nothing is left of what was queued up to this place. */
+  /** True if no item queued up to this position is left. */
   isAnswered(place: number): boolean {
     const first = this.#inFlight[0] ?? this.#waiting[0];
     return first === undefined || first.place > place;
   }
 }
 
-/** Return the body of a batch: what was serialized once, with the time of this attempt. */
+/** Return the body of a batch: the serialized items, with the time of this attempt. */
 export function bodyOf(batch: readonly Entry[], now: number): string {
   const sentAt = `,"sent_at":"${new Date(now).toISOString()}"}`;
   const texts = batch.map(({ item }) => (item.kind === "events" ? item.text.slice(0, -1) + sentAt : item.text));

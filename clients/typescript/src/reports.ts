@@ -1,4 +1,4 @@
-/** What became of the items: counts, callbacks, and log lines that cannot flood a log. */
+/** Report the outcome of items through counts, callbacks, and log lines that cannot flood a log. */
 
 import type { SentItem } from "./items.js";
 import type { Platform } from "./platform.js";
@@ -15,7 +15,7 @@ export interface Stats {
 /** Called with an item that was not accepted, as it is sent, and the reason. */
 export type Callback = (item: SentItem, reason: string) => void;
 
-/** What is counted until the next line about it. */
+/** A count since the last log line about it. */
 interface Tally {
   count: number;
   /** Return the line. */
@@ -54,7 +54,7 @@ export class Reports {
     });
   }
 
-  /** How many items were given up without an answer. */
+  /** How many items were dropped without an answer. */
   get unsent(): number {
     return this.#unsent;
   }
@@ -108,12 +108,12 @@ export class Reports {
     if (!this.#warnedAt.has(topic) && this.#warnedAt.size < TOPICS_MAX) this.warn(topic, message);
   }
 
-  /** Write the lines that are due, or all that wait for their minute. */
+  /** Write the lines that are due, or all pending lines. */
   logTallies(which: "due" | "all"): void {
     for (const topic of [...this.#tallies.keys()]) if (which === "all" || this.#delayOf(topic) === 0) this.#log(topic);
   }
 
-  /** Count for the next line about a topic: at the end of this turn, then once a minute. So its count is the real one. */
+  /** Count for the next line about a topic, written at the end of this turn and then once a minute with the full count. */
   #tally(topic: string, count: number, describe: Tally["describe"]): void {
     const tally = this.#tallies.get(topic);
     if (tally) {
@@ -134,7 +134,7 @@ export class Reports {
     this.platform.warn(tally.describe(tally.count));
   }
 
-  /** Return how long to wait for the next line about a topic. A clock that was set back does not prolong that. */
+  /** Return the wait until the next line about a topic. A clock that was set back does not prolong it. */
   #delayOf(topic: string): number {
     const since = Math.abs(this.platform.now() - (this.#warnedAt.get(topic) ?? -Infinity));
     return Math.max(0, WARN_EVERY - since);
@@ -150,7 +150,7 @@ export class Reports {
   }
 
   #warnOfCallback(error: unknown): void {
-    this.warn("callback", `a callback has failed: ${String(error)}`);
+    this.warn("callback", `a callback failed: ${String(error)}`);
   }
 }
 

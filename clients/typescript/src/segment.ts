@@ -14,7 +14,7 @@ export class Segment {
   linesRead = 0;
   /** The file was deleted, or another process has adopted it and sends what is in it. */
   isGone = false;
-  /** The list of lines that are done may end within a number. */
+  /** The list of completed lines may end with a torn number. */
   isNoteTorn = false;
   /** How many live items are behavioral events. */
   expiring = 0;

@@ -10,7 +10,7 @@ export const DONE = ".done";
 const LINE_FEED = 10;
 const FLAG = /^[0-9a-f]{8} \d+ ([01]) /;
 const LINE = /^([0-9a-f]{8}) ((\d+) ([01]) (\{.*\}))$/s;
-/** The beginning of a line, whose writer ended before the rest was written. */
+/** The beginning of a line whose writer died before it was complete. */
 const TORN_LINE = /^(?:[0-9a-f]{0,8}|[0-9a-f]{8} .{0,262144})$/s;
 
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {

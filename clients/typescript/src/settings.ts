@@ -3,25 +3,25 @@
 import type { Callback } from "./reports.js";
 
 export interface Options {
-  /** A server key (`sk_…`), or a publishable key (`pk_…`) for events alone. */
+  /** A server key (`sk_…`), or a publishable key (`pk_…`) for events only. */
   readonly key?: string | undefined;
   /** The address of the ingest plane, such as `https://ingest.example.com`. */
   readonly url?: string | undefined;
-  /** True: `track` and `signup` raise a `TypeError` for what they would change or drop otherwise. Default false. */
+  /** If true, `track` and `signup` throw a `TypeError` for values that they would otherwise change or drop. Default false. */
   readonly strict?: boolean | undefined;
-  /** How many items of a kind are kept in memory. Beyond that the oldest event is dropped, payments last. Default 1,000. */
+  /** Maximum number of items of a kind in memory. Beyond it, the oldest event is dropped, payments last. Default 1,000. */
   readonly maxQueue?: number | undefined;
-  /** The longest time in milliseconds that an item waits for others to fill a batch. Default 1,000. */
+  /** Maximum time in milliseconds that an item waits for a batch to fill. Default 1,000. */
   readonly flushInterval?: number | undefined;
-  /** The number of items that are sent at once, at most and by default 500. */
+  /** Maximum number of items per request. At most 500, which is the default. */
   readonly batchSize?: number | undefined;
   /** The time limit in milliseconds of a request, and of the flush at exit. Default 10,000. */
   readonly timeout?: number | undefined;
   /** Whether bodies of 1 KB and more are compressed. Default true. */
   readonly compress?: boolean | undefined;
-  /** Called with an item that was dropped, and why. */
+  /** Called with a dropped item and the reason. */
   readonly onDrop?: Callback | undefined;
-  /** Called with an item that the service rejected, and why. */
+  /** Called with an item that the service rejected, and the reason. */
   readonly onReject?: Callback | undefined;
 }
 
@@ -39,12 +39,12 @@ export interface Settings {
 const BATCH_MAX = 500;
 /** The options of every platform. */
 const NAMES = ["key", "url", "strict", "maxQueue", "flushInterval", "batchSize", "timeout", "compress", "onDrop", "onReject"];
-/** An address that goes on where the client does. The path of a proxy may hold /v1 elsewhere. */
+/** An address that already includes the path of an endpoint. The path of a proxy may contain /v1 elsewhere. */
 const ENDPOINT = /\/v1(\/(events|objects|metrics|apps)\b.*)?$/;
 /** The longest delay of a timer. */
 const DELAY_MAX = 2 ** 31 - 1;
 
-/** Return the options if each has a name that exists on this platform, where there are further ones. */
+/** Return the options if this platform supports each of them. */
 export function checkedOptions<Given extends object>(given: Given, further: readonly string[]): Given {
   const names = [...NAMES, ...further];
   const expected = `an object with ${names.join(", ")}`;
@@ -74,10 +74,10 @@ export function settingsFrom(given: Options): Settings {
 function checkedKey(key: unknown): string {
   const text = typeof key === "string" ? key.trim() : "";
   if (/^[sp]k_[!-~]+$/.test(text)) return text;
-  throw new TypeError(`${wrongKey(text)}: pass a key of your app, sk_live_… on a server or pk_live_… for events alone`);
+  throw new TypeError(`${wrongKey(text)}: pass a key of your app, sk_live_… on a server or pk_live_… for events only`);
 }
 
-/** Return what is wrong with a key, without a part of it. */
+/** Return what is wrong with a key, without revealing any part of it. */
 function wrongKey(text: string): string {
   if (text === "") return "key is missing";
   if (text.startsWith("ctl_")) return "key is a control token, which sends nothing";
@@ -105,10 +105,10 @@ export function checkFunction(name: string, value: unknown): void {
   if (value != null && typeof value !== "function") throw new TypeError(`${name} must be a function, not a ${typeof value}`);
 }
 
-/** Return the time limit of a call, in milliseconds. One that is too long for a timer means the longest. */
+/** Return the time limit of a call, in milliseconds, capped at the longest delay of a timer. */
 export function checkedTimeout(timeout: unknown): number {
   if (typeof timeout === "number" && timeout >= 0) return Math.min(timeout, DELAY_MAX);
-  throw new TypeError("timeout must be a number of milliseconds from 0 on");
+  throw new TypeError("timeout must be a non-negative number of milliseconds");
 }
 
 export function checkedNumber(name: string, value: unknown, min: number, max = DELAY_MAX): number {

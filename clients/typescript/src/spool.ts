@@ -1,11 +1,11 @@
 /**
- * Items on disk, for Node; clients/spool.md describes the format. Each client appends to segments in a folder of its own,
- * and deletes a segment whose items are all done. It adopts the folder of a process that is gone by renaming it, which only
- * one process can do.
+ * Items on disk, for Node; clients/spool.md describes the format. Each client appends to segments in its own folder, and
+ * deletes a segment once all its items are done. It adopts the folder of a dead process by renaming it, which only one
+ * process can do.
  *
- * A live process may be taken for dead (see `owners.ts`). So after every item the writer checks whether the file is still
- * where it was. If so, the process that adopts it later finds the item in it; if not, the item is written again, into a new
- * file. Then two processes may send the same item: its id keeps it from counting twice.
+ * A live process may be mistaken for a dead one (see `owners.ts`). So after every item the writer checks that the file is
+ * still in place. If it is, a process that adopts it later finds the item; otherwise the item is written to a new file.
+ * Then two processes may send the same item: its id keeps it from counting twice.
  */
 
 import { createHash } from "node:crypto";
@@ -95,7 +95,7 @@ class SegmentSpool implements Spool {
         else this.#unread += 1;
         return segment.add(segment.lines - 1, item.doesExpire);
       }
-      throw new Error("another process takes the files of this one again and again");
+      throw new Error("another process keeps adopting the files of this one");
     });
   }
 
@@ -178,14 +178,14 @@ class SegmentSpool implements Spool {
     return join(this.folder, `${this.key}.${this.kind}.${owner}`);
   }
 
-  /** Write an item, and return its segment; undefined if another process has taken the file. */
+  /** Write an item, and return its segment; undefined if another process has adopted the file. */
   #appendOnce(item: Item): Segment | undefined {
     const current = this.#openCurrent();
     if (current === undefined) return undefined;
     const { segment, file } = current;
     this.#write(segment, file, itemLine(item));
     segment.lines += 1;
-    if (Date.now() - this.#touchedAt > TOUCH_EVERY) this.#touch(); // The timer stands still during synchronous work.
+    if (Date.now() - this.#touchedAt > TOUCH_EVERY) this.#touch(); // Timers do not fire during synchronous work.
     if (!segment.isGone && isStillAt(segment.path, file)) return segment;
     this.#forgetLost();
     return undefined;
@@ -218,10 +218,10 @@ class SegmentSpool implements Spool {
       segment.bytes += written;
       this.#closeCurrent(); // The end of the file is torn: use another.
     }
-    throw new Error("the disk took only a part of a line");
+    throw new Error("the disk accepted only part of a line");
   }
 
-  /** Write that lines are done. If that fails, their items may be sent again, and count once. */
+  /** Record completed lines. If that fails, their items may be sent again, but count once. */
   #noteDone(segment: Segment, lines: readonly number[]): void {
     if (segment.isNoteTorn) return;
     try {
@@ -275,19 +275,19 @@ class SegmentSpool implements Spool {
     this.#unread += segment.unread;
   }
 
-  /** Drop a damaged item, and keep its line for an operator. */
+  /** Drop a damaged item, and keep its line for the operator. */
   #setAside(ref: Ref, line: Buffer | undefined): void {
     const { segment } = ref;
     segment.remove(ref);
     this.#damaged.push(line ? damagedItemIn(line) : {});
     this.#guarded(() => this.#noteDone(segment, [ref.line]));
-    if (line === undefined) return this.warn("damaged", `items in the spool ${this.folder} are gone: the file was cut off`);
+    if (line === undefined) return this.warn("damaged", `items in the spool ${this.folder} are lost: the file was truncated`);
     const aside = join(this.folder, `${basename(dirname(segment.path))}-${basename(segment.path, ITEMS)}${CORRUPT}`);
     this.warn("damaged", `an item in the spool was damaged, and its line is now in ${aside}`);
     this.#guarded(() => fs.appendFileSync(aside, Buffer.concat([line, Buffer.from("\n")]), { mode: 0o600 }));
   }
 
-  /** Leave the files that another process has adopted to it. Their items that are in memory are sent here as well. */
+  /** Release the files that another process has adopted. Their items in memory are sent from here as well. */
   #forgetLost(): void {
     for (const segment of this.#segments) {
       if (fs.existsSync(segment.path)) continue;
@@ -307,7 +307,7 @@ class SegmentSpool implements Spool {
     this.#adoptSegments(folder);
   }
 
-  /** Adopt the segments that fit. Half of the room is kept for items of this process: they must not drive these out. */
+  /** Adopt the segments that fit. Half of the room stays reserved for the items of this process. */
   #adoptSegments(folder: string): void {
     const waiting = this.#adopted.get(folder)!;
     while (waiting.length > 0 && !this.#isBehind) {
@@ -351,7 +351,7 @@ class SegmentSpool implements Spool {
     this.#touching ??= setInterval(() => this.#touch(), TOUCH_EVERY).unref();
   }
 
-  /** Show other hosts that the owner of these folders lives. */
+  /** Show other hosts that the owner of these folders is alive. */
   #touch(): void {
     const now = new Date();
     this.#touchedAt = now.getTime();
@@ -391,7 +391,7 @@ class SegmentSpool implements Spool {
     try {
       return work();
     } catch (error) {
-      this.warn("spool", `the spool in ${this.folder} failed, and items may be in memory alone: ${String(error)}`);
+      this.warn("spool", `the spool in ${this.folder} failed, so items may be only in memory: ${String(error)}`);
       return undefined;
     }
   }

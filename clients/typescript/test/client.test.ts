@@ -385,7 +385,7 @@ test("events and subscriptions that fail alike are one line in the log, and anot
   };
   await fail();
   assert.equal(platform.warnings.length, 1);
-  assert.match(platform.warnings[0]!, /kept and tried again: https:\/\/ingest\.example\.com: no answer: refused\. Check url/);
+  assert.match(platform.warnings[0]!, /kept and retried: https:\/\/ingest\.example\.com: no answer: refused\. Check url/);
   platform.answers = [accepted()];
   await platform.pass(60_000);
   assert.equal(client.stats.accepted, 2);

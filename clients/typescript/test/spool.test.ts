@@ -147,7 +147,7 @@ test("a spool that cannot be written keeps its items in memory, and says so", as
   fs.writeFileSync(file, "");
   const { client, platform } = opened(join(file, "spool"));
   client.track("one");
-  assert.match(platform.warnings.join(), /in memory alone/);
+  assert.match(platform.warnings.join(), /only in memory/);
   await platform.pass(1000);
   assert.equal(client.stats.accepted, 1);
 });
@@ -475,7 +475,7 @@ for (const room of [0, 10]) {
     for (let place = 0; place < 100; place += 1) client.track(`event ${place}`);
     assert.equal(filesIn(folder).length, 1);
     assert.equal(fs.readFileSync(join(folder, filesIn(folder)[0]!), "utf8").split("\n").length, 2);
-    assert.equal(platform.warnings.filter((text) => text.includes("in memory alone")).length, 1);
+    assert.equal(platform.warnings.filter((text) => text.includes("only in memory")).length, 1);
     await platform.pass(60_000);
     assert.equal(client.stats.accepted + dropped.length, 101);
     assert.equal(client.stats.accepted, 50);

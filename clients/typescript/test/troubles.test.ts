@@ -54,28 +54,28 @@ async function linesAbout(context: TestContext, url: string): Promise<string[]> 
 }
 
 const WRONG: Record<string, [(context: TestContext) => Promise<string>, RegExp]> = {
-  "a closed port": [() => closedPort("127.0.0.1"), /no answer: .*ECONNREFUSED.* Check url, and that the service runs there\.$/],
+  "a closed port": [() => closedPort("127.0.0.1"), /no answer: .*ECONNREFUSED.* Check url, and that the service is running there\.$/],
   "a closed port of a host with two addresses": [() => closedPort("localhost"), /no answer: .*ECONNREFUSED.* Check url/],
   "TLS on a port without it": [
     async (context) => (await listening(context, (_, response) => response.end())).replace("http:", "https:"),
-    /no answer: the port may not speak TLS: check it, or begin url with http:\/\/ \(\w+\)\. Check url/,
+    /no answer: the port may not use TLS: check the port, or use http:\/\/ in url \(\w+\)\. Check url/,
   ],
   "TLS on a port that hangs up": [
     async (context) => (await hangingUp(context)).replace("http:", "https:"),
-    /no answer: the port may not speak TLS: check it, or begin url with http:\/\/ \(\w+\)\. Check url/,
+    /no answer: the port may not use TLS: check the port, or use http:\/\/ in url \(\w+\)\. Check url/,
   ],
   "an unknown host": [async () => "http://metrics.invalid", /no answer: .*metrics\.invalid.* Check url/],
   "a service without such a path": [
     (context) => listening(context, (_, response) => response.writeHead(404).end('{"error":{"code":"not_found"}}')),
-    /404: no reason was given\. Mauve does not answer so: check that url/,
+    /404: no reason was given\. This is not an answer from Mauve: check that url/,
   ],
   "a web site": [
     (context) => listening(context, (_, response) => response.writeHead(200, { "content-type": "text/html" }).end(HTML)),
-    /tried again: .*200: no reason was given\. Mauve does not answer so/,
+    /retried: .*200: no reason was given\. This is not an answer from Mauve/,
   ],
   "a proxy that refuses": [
     (context) => listening(context, (_, response) => response.writeHead(400, { "content-type": "text/html" }).end(HTML)),
-    /dropped: .*400: no reason was given\. Mauve does not answer so/,
+    /dropped: .*400: no reason was given\. This is not an answer from Mauve/,
   ],
   "a wrong key": [
     (context) =>

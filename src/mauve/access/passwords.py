@@ -78,7 +78,7 @@ _PASSES: Final = 2
 _CONCURRENT_MAX: Final = 2  # Each takes 19 MiB and a core for about 55 ms.
 _WAIT_S_MAX: Final = 2.0
 
-_hasher: Final = PasswordHasher(time_cost=_PASSES, memory_cost=_MEMORY_KIB, parallelism=1, type=Type.ID)
+hasher: Final = PasswordHasher(time_cost=_PASSES, memory_cost=_MEMORY_KIB, parallelism=1, type=Type.ID)
 _slots: Final = threading.BoundedSemaphore(_CONCURRENT_MAX)
 
 
@@ -106,14 +106,14 @@ def password_problem(password: Secret, email: str) -> str | None:
 
 def hash_of(password: Secret) -> str:
     with _HashingSlot():
-        return _hasher.hash(password.reveal())
+        return hasher.hash(password.reveal())
 
 
 def matches(password: Secret, password_hash: str | None) -> bool:
     """Return whether the password matches a hash. A missing hash takes as long as a wrong password."""
     with _HashingSlot():
         try:
-            return _hasher.verify(hash_to_check(password_hash), password.reveal()) and password_hash is not None
+            return hasher.verify(hash_to_check(password_hash), password.reveal()) and password_hash is not None
         except (VerificationError, InvalidHashError):
             return False
 
@@ -125,7 +125,7 @@ def hash_to_check(password_hash: str | None) -> str:
 
 @cache
 def _dummy_hash() -> str:
-    return _hasher.hash(secrets.token_hex())
+    return hasher.hash(secrets.token_hex())
 
 
 class _HashingSlot:

@@ -96,7 +96,7 @@ class AgentsPlane:
         body = await _body_of(request)
         with _share_of(token.org_id, self._calls):
             if self._answer_http is None:
-                self._answer_http = await asyncio.to_thread(_load_sdk)
+                self._answer_http = await asyncio.to_thread(load_sdk)
             secret, reserve = Secret(_credential_of(request) or ""), partial(self._reserve, token.org_id)
             return await self._answer_http(self._app, secret, scope, body, reserve)
 
@@ -158,7 +158,7 @@ def _credential_of(request: AsgiRequest) -> str | None:
     return bearer_credential(request.header("authorization"))
 
 
-def _load_sdk() -> AnswerHttp:
+def load_sdk() -> AnswerHttp:
     try:
         from mauve.agents.server import answer_http  # noqa: PLC0415 - an extra, and slow to import
     except ImportError as error:

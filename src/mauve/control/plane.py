@@ -60,7 +60,7 @@ class ControlPlane:
         if not self._share.enter(owner):
             return response_from(control_reply(share_exceeded()))
         try:
-            response = await self._answer_in_time(operation, request, body)
+            response = await self.answer_in_time(operation, request, body)
         except Problem as problem:
             response = response_from(control_reply(problem))
         finally:
@@ -70,7 +70,7 @@ class ControlPlane:
             response.headers.update(unknown_hint(request.scope["query_string"]))
         return response
 
-    async def _answer_in_time(self, operation: Operation | None, request: Request, body: bytes | None) -> Response:
+    async def answer_in_time(self, operation: Operation | None, request: Request, body: bytes | None) -> Response:
         cancellation = Cancellation()
         work = partial(self._answer, operation, request, body, cancellation)
         try:

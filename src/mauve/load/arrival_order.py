@@ -61,14 +61,14 @@ class ArrivalOrder:
         taken = [
             arrival
             for stream, waiting in self._waiting.items()
-            for arrival in _timed_alone(self._take_until(stream, waiting, later, read_up_to))
+            for arrival in _timed_alone(self.take_until(stream, waiting, later, read_up_to))
         ]
-        return _in_order(taken), not cut
+        return by_arrival(taken), not cut
 
     def take_range(self, before: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
         """Return exactly the records of a range, in the order in which any loader gets them."""
         found = [self._through(stream, [], before[stream], number_max=last) for stream, last in last_numbers.items()]
-        return _in_order([each for arrivals in found for each in arrivals])
+        return by_arrival([each for arrivals in found for each in arrivals])
 
     def take_unfinished(self, positions: Mapping[int, int], last_numbers: Mapping[int, int]) -> Records:
         """Return the records up to the given numbers, plus at most one step of others that arrived no later.
@@ -91,7 +91,7 @@ class ArrivalOrder:
             room -= _size(found[known:])
             if room <= 0:
                 break
-        return _in_order([each for found in unfinished.values() for each in found])
+        return by_arrival([each for found in unfinished.values() for each in found])
 
     def received_from(self, positions: Mapping[int, int]) -> int | None:
         """Return the earliest receipt time (ms) in an unfinished step; None if no records are waiting.
@@ -146,7 +146,7 @@ class ArrivalOrder:
             size += sum(len(record.payload) for record in read)
         return size, False
 
-    def _take_until(self, stream: int, waiting: list[Arrival], later: range, read_up_to: int | None) -> list[Arrival]:
+    def take_until(self, stream: int, waiting: list[Arrival], later: range, read_up_to: int | None) -> list[Arrival]:
         """Take the records from the front that arrived within the limits."""
         count = 0
         for arrival in waiting:
@@ -202,10 +202,10 @@ def in_order(records: Records) -> Records:
     by_stream: dict[int, list[LogRecord]] = {}
     for stream, record in records:
         by_stream.setdefault(stream, []).append(record)
-    return _in_order([each for stream, found in by_stream.items() for each in _arrivals(stream, found, 0)])
+    return by_arrival([each for stream, found in by_stream.items() for each in _arrivals(stream, found, 0)])
 
 
-def _in_order(arrivals: list[Arrival]) -> Records:
+def by_arrival(arrivals: list[Arrival]) -> Records:
     arrivals.sort()  # By time, then stream, then number: a stream's records keep their order.
     return [(stream, record) for _, stream, record in arrivals]
 

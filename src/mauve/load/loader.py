@@ -140,7 +140,7 @@ class Loader:
         unfinished = Unfinished()
         if positions is None:
             positions, unfinished = self._recover()
-        log_range = self._unfinished_range(positions, unfinished)
+        log_range = self.unfinished_range(positions, unfinished)
         if not log_range.records:
             log_range = self._next_range(positions)
             if self._pass_over_lost(positions):
@@ -152,8 +152,8 @@ class Loader:
         if log_range.records:
             after = {**positions, **_intent_of(log_range, positions).positions}
             self._committed = positions
-            self._load_and_read_ahead(log_range, unfinished.stored, after)
-            self._trim(after)
+            self.load_and_read_ahead(log_range, unfinished.stored, after)
+            self.trim(after)
             positions = after
         if log_range.is_last:
             self._warehouse.expire_ids(self._clock.now_ms())
@@ -180,7 +180,7 @@ class Loader:
         self._ahead = None
         self._arrivals.reset()
         positions, intent = self._ledger.positions(), self._ledger.intent()
-        self._trim(positions)  # The last step may have ended before it trimmed.
+        self.trim(positions)  # The last step may have ended before it trimmed.
         # Epochs are not enough: a failover may have lost this loader's last turn and reused its epoch for another's.
         if not self._knows_all_ids or positions != self._committed:
             self._warehouse.forget_ids()
@@ -198,7 +198,7 @@ class Loader:
             self._warehouse.recover_ids(positions, received_from)
         return known
 
-    def _unfinished_range(self, positions: dict[int, int], unfinished: Unfinished) -> LogRange:
+    def unfinished_range(self, positions: dict[int, int], unfinished: Unfinished) -> LogRange:
         """Return exactly the range that an unfinished step may have partly stored.
 
         Its rows were deduplicated against one another: load all of them before any later row, and no earlier row
@@ -266,11 +266,11 @@ class Loader:
         records, is_last = self._arrivals.take(positions)
         return range_from(records, is_last=is_last)
 
-    def _load_and_read_ahead(self, log_range: LogRange, known: Mapping[int, bool], positions: dict[int, int]) -> None:
+    def load_and_read_ahead(self, log_range: LogRange, known: Mapping[int, bool], positions: dict[int, int]) -> None:
         """Load a range while a thread reads the next one: the warehouse releases the GIL."""
         self._ahead = self._reader.submit(self._read, positions)
         try:
-            self._load(log_range, known)
+            self.load_range(log_range, known)
         finally:
             wait([self._ahead])  # The log is read and trimmed by one thread at a time.
 
@@ -282,25 +282,25 @@ class Loader:
             return self._ledger.read_events(after, bytes_max)
         return self._source.read(stream, after, bytes_max)
 
-    def _load(self, log_range: LogRange, known: Mapping[int, bool]) -> None:
+    def load_range(self, log_range: LogRange, known: Mapping[int, bool]) -> None:
         """Load a range. If its rows are refused, halve it until the faulty record is isolated."""
         try:
-            repeats = self._store(log_range, known)
+            repeats = self.store_range(log_range, known)
         except RowsRefusedError as error:
             records = log_range.records
             if len(records) == 1:
                 unreadable = [(*records[0], str(error))]
-                self._finish(LogRange(records, unreadable=unreadable, intent=log_range.intent), set())
+                self.finish_range(LogRange(records, unreadable=unreadable, intent=log_range.intent), set())
                 return
             first = {stream: record.number - 1 for stream, record in reversed(records)}
             known = self._stored_after(first, min(log_range.rows.received_at))
             middle = len(records) // 2
             for half in (records[:middle], records[middle:]):
-                self._load(range_from(in_order(half)), known)
+                self.load_range(range_from(in_order(half)), known)
         else:
-            self._finish(log_range, repeats)
+            self.finish_range(log_range, repeats)
 
-    def _store(self, log_range: LogRange, known: Mapping[int, bool]) -> set[int]:
+    def store_range(self, log_range: LogRange, known: Mapping[int, bool]) -> set[int]:
         rows, intent = log_range.rows, _intent_of(log_range, self._committed)
         if not rows:
             return set()
@@ -316,7 +316,7 @@ class Loader:
         self._warehouse.commit(repeats, stored.keys(), intent.name)
         return repeats
 
-    def _finish(self, log_range: LogRange, repeats: set[int]) -> None:
+    def finish_range(self, log_range: LogRange, repeats: set[int]) -> None:
         now = self._clock.now_ms()
         letters = [_letter(*each, now) for each in log_range.unreadable]
         for letter in letters:
@@ -335,7 +335,7 @@ class Loader:
         self._committed = {**self._committed, **intent.positions}
         self.repeat_count += len(repeats)
 
-    def _trim(self, positions: dict[int, int]) -> None:
+    def trim(self, positions: dict[int, int]) -> None:
         for stream, number in positions.items():
             if stream == MIXED_STREAM:
                 self._ledger.trim_events(number)

@@ -24,7 +24,7 @@ from mauve.stores.warehouse import WarehouseUnavailableError
 
 _RETRY_S: Final = 0.02
 _FOLLOW_UP_EVERY_S: Final = 1.0
-_OTHER_LOADER_S_MAX: Final = 120.0
+OTHER_LOADER_S_MAX: Final = 120.0
 _OTHER_LOADER_EVERY_S: Final = 0.2
 _FAILURES_MAX: Final = 3  # in a row, before this loader yields to another
 
@@ -237,7 +237,7 @@ class LoadRunner:
 
     def _others_have_loaded(self, parts: LoadParts, ends: Mapping[int, int]) -> bool:
         """Wait until another machine has loaded up to these ends; return False if this one has to load."""
-        gives_up_at = time.monotonic() + _OTHER_LOADER_S_MAX
+        gives_up_at = time.monotonic() + OTHER_LOADER_S_MAX
         while not are_loaded(ends, parts.ledger, parts.source):
             self._refuse_if_stopping()
             if time.monotonic() > gives_up_at:

@@ -21,7 +21,7 @@ from mauve.stores.backups import Writable
 
 FORMAT: Final = 1
 _HEADER: Final = "mauve-backup.json"
-_LIST: Final = "members.json"
+LIST: Final = "members.json"
 _PIECE_BYTES: Final = 2**20
 _LIST_BYTES_MAX: Final = 256 * 2**20
 _LEVEL: Final = 3
@@ -70,7 +70,7 @@ def write_archive(file: Writable, header: Header, members: Iterable[Member], on_
                 hashing = _HashingReader(source, on_bytes)
                 _add(tar, member.name, hashing, os.fstat(source.fileno()).st_size)
             digests[member.name] = hashing.digest.hexdigest()
-        _add(tar, _LIST, io.BytesIO(content := msgspec.json.encode(digests)), len(content))
+        _add(tar, LIST, io.BytesIO(content := msgspec.json.encode(digests)), len(content))
     file.write(_END)
 
 
@@ -96,7 +96,7 @@ def _unpack_members(tar: tarfile.TarFile, target: Path, on_bytes: OnBytes) -> tu
     digests: dict[str, str] = {}
     while entry := tar.next():
         source = _content_of(tar, entry)
-        if entry.name == _LIST:
+        if entry.name == LIST:
             return digests, _list.decode(source.read(_LIST_BYTES_MAX))
         digests[entry.name] = _write_new(target / _checked_path(entry.name), source, on_bytes)
     raise tarfile.ReadError("it has no list of its members")

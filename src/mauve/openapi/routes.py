@@ -23,7 +23,7 @@ from mauve.web.app import joined_header, plain_url, response_from
 from mauve.web.messages import JSON, Reply
 
 _HERE: Final = Path(__file__).parent
-_SITE: Final = _HERE / "site"
+SITE: Final = _HERE / "site"
 _SITE_TEXTS: Final = {".md": "text/markdown; charset=utf-8", ".txt": "text/plain; charset=utf-8"}
 _SITE_HEADERS: Final = {
     **REVALIDATED,
@@ -74,10 +74,10 @@ def _with_etag(body: bytes, headers: dict[str, str]) -> Reply:
 
 def has_site() -> bool:
     """Return whether the site was built, so that pages can link it."""
-    return _SITE.is_dir()
+    return SITE.is_dir()
 
 
-def documentation_routes(site: Path = _SITE) -> list[Route]:
+def documentation_routes(site: Path = SITE) -> list[Route]:
     """Return a route for every file of the site; none if it was not built."""
     if not site.is_dir():
         return []
@@ -86,7 +86,7 @@ def documentation_routes(site: Path = _SITE) -> list[Route]:
     return [Route(f"/docs/{name}", partial(_show_file, files, name)) for name in names]
 
 
-def overview_for_programs(site: Path = _SITE) -> bytes:
+def overview_for_programs(site: Path = SITE) -> bytes:
     """Return the text of `/llms.txt`, without links to pages that were not built."""
     text = (_HERE / "llms.txt").read_text("utf-8")
     if site.is_dir():

@@ -1,4 +1,4 @@
-"""Decide what an answer to a batch means: the whole table, as one pure function."""
+"""Classify the answer to a batch: the whole table, as one pure function."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ BACKOFF_S = 60.0
 UNAUTHORIZED_S = 300.0
 SUSPENDED_S = 60.0
 CAPPED_S = 600.0
-RETRY_AFTER_S = 3600.0  # However long the server asks for, try again within the hour.
+RETRY_AFTER_S = 3600.0  # Retry within an hour, even if the server asks for a longer wait.
 
-_COUNT_DIGITS = 10  # A count with more is nonsense.
-_END_OF_TIME_MS = 2**53  # Larger numbers of milliseconds are nonsense.
+_COUNT_DIGITS = 10  # A longer count is invalid.
+_END_OF_TIME_MS = 2**53  # A later time is invalid.
 
 NO_ANSWER = 0  # in place of a status
 _ACCEPTED, _BAD_REQUEST, _UNAUTHORIZED, _PAYMENT_REQUIRED, _FORBIDDEN = 202, 400, 401, 402, 403
@@ -23,7 +23,7 @@ _TOO_LARGE, _UNSUPPORTED_MEDIA_TYPE, _UNPROCESSABLE = 413, 415, 422
 
 
 class Answer(NamedTuple):
-    """What a request came to. Without an answer, the body says why."""
+    """The answer to a request. If there was none, the body holds the reason."""
 
     status: int
     headers: Mapping[str, str]  # the names in lowercase
@@ -31,7 +31,7 @@ class Answer(NamedTuple):
 
     @property
     def is_cut_off(self) -> bool:
-        """Return whether the body begins like a JSON object but is none: its list of rejected items may be missing."""
+        """Return whether the body is a truncated JSON object: its list of rejected items may be missing."""
         return self.body.lstrip().startswith(b"{") and self._content() is None
 
     @property
@@ -69,25 +69,25 @@ class Refused:
 
 @dataclass(frozen=True)
 class TooLarge:
-    """Send less at once."""
+    """The body is too large: send fewer items per request."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Held:
-    """Try the same items again after this time."""
+    """Retry the same items after this time."""
 
     seconds: float
     reason: str
 
 
-Verdict = Union[Accepted, Refused, TooLarge, Held]
+Outcome = Union[Accepted, Refused, TooLarge, Held]
 Uniform = Callable[[float, float], float]
 
 
-def judge(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Verdict:  # noqa: PLR0911 - a table
-    """Return the verdict on a batch that was sent for the `attempts`-th time in a row, counted from 1."""
+def classify(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Outcome:  # noqa: PLR0911 - a table
+    """Return the outcome of sending a batch. `attempts` counts the consecutive attempts, including this one."""
     status = answer.status
     if status == _ACCEPTED and not answer.is_cut_off:
         return Accepted(_reasons(answer), _moved(answer))
@@ -112,7 +112,7 @@ def backoff_s(attempts: int, ceiling_s: float, uniform: Uniform) -> float:
 
 
 def retry_after_s(answer: Answer, now_s: float) -> float | None:
-    """Return the seconds that the server asks to wait: at least one, at most an hour; None if it does not say."""
+    """Return the wait that the server asks for, from one second to an hour; None if it does not ask for one."""
     text = answer.headers.get("retry-after", "").strip()
     if not text:
         return None
@@ -128,7 +128,7 @@ def _moved(answer: Answer) -> int:
     return int(text) if text.isascii() and text.isdigit() and len(text) < _COUNT_DIGITS else 0
 
 
-def _forbidden(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Verdict:
+def _forbidden(answer: Answer, attempts: int, now_s: float, uniform: Uniform) -> Outcome:
     content = answer.json()
     if content.get("code") != "event_cap_reached":
         return Refused(_reason(answer))
@@ -136,13 +136,13 @@ def _forbidden(answer: Answer, attempts: int, now_s: float, uniform: Uniform) ->
     if not isinstance(resets_at, (int, float)) or not 0 <= resets_at < _END_OF_TIME_MS:
         return Held(CAPPED_S, _reason(answer))
     left_s = resets_at / 1000 - now_s
-    # A reset that has passed without effect: the clocks differ.
+    # If the reset time has passed but the cap still applies, the clocks differ.
     return Held(min(left_s, CAPPED_S) if left_s > 0 else backoff_s(attempts, BACKOFF_S, uniform), _reason(answer))
 
 
 def _reason(answer: Answer) -> str:
     if answer.status == NO_ANSWER:
-        return f"gave no answer: {answer.body.decode(errors='replace')}"
+        return f"did not answer: {answer.body.decode(errors='replace')}"
     if answer.is_page:
         return f"{answer.status} with a web page: check that url is the address of the service"
     content = answer.json()

@@ -1,4 +1,4 @@
-"""One request and its answer, for reads and changes: a connection each, and a few retries where they are safe."""
+"""Requests for reads and changes: one connection each, and a few retries where they are safe."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def _in_thread(function: Callable[[], Value]) -> Value:
 
 
 def _wait_s(error: RateLimited | Unavailable, method: str, attempt: int) -> float | None:
-    """Return how long to wait before the next attempt; None if there should be none."""
+    """Return the wait before the next attempt, or None if there should be no further attempt."""
     if method == "POST" or attempt > RETRIES:
         return None
     if error.retry_after is not None:

@@ -1,13 +1,13 @@
-"""Count what becomes of the items, and write the log lines that give these counts: soon, but at most one a minute."""
+"""Count the items by outcome, and log the counts: promptly, but at most one line a minute."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 
-from mauve_metrics._answers import Accepted, Held, Refused, TooLarge, Verdict
+from mauve_metrics._answers import Accepted, Held, Outcome, Refused, TooLarge
 from mauve_metrics._outbox import NEVER, Outbox
-from mauve_metrics._reports import Fate
+from mauve_metrics._reports import FailedItem
 from mauve_metrics._segment import Entry
 
 FULL = "the queue is full"
@@ -15,13 +15,13 @@ FULL = "the queue is full"
 _COLLECT_S = 1.0  # before the first line, so that it counts a whole burst
 _LOG_EVERY_S = 60.0
 _ADVICE = {FULL: ". Call wait() in a loop that sends, or raise max_queue"}
-_EXPIRED = ", held for almost seven days: what is sent later could count twice"
+_EXPIRED = ", held for almost seven days: events sent later could count twice"
 _MOVED = ": at may be up to seven days old and five minutes ahead. Import older payments with `mauve import`"
 
 
 @dataclass(frozen=True)
 class Stats:
-    """Where every item is: in exactly one of the first five. `retries` counts requests that were repeated."""
+    """The number of items in each state; each item is in exactly one. `retries` counts repeated requests."""
 
     queued: int = 0
     accepted: int = 0
@@ -88,7 +88,7 @@ class Counts:
         return min(self._dropped_tally.due_at, self._expired_tally.due_at, self._moved_tally.due_at)
 
     def lines(self, now: float, *, is_prompt: bool = False, is_last: bool = False) -> list[str]:
-        """Return the log lines that are due, and count on from there."""
+        """Return the log lines that are due, and start new counts."""
         reason = self.last_reason + _ADVICE.get(self.last_reason, "")
         tallies = (
             (self._dropped_tally, self._dropped, "dropped", f". Last reason: {reason}"),
@@ -100,28 +100,30 @@ class Counts:
         ]
         return [f"{before} {count}{after}" for count, before, after in counted if count is not None]
 
-    def settle(self, outbox: Outbox, batch: list[Entry], verdict: Verdict, now: float) -> tuple[list[Fate], list[Fate]]:
-        """Act on the verdict, and return the rejected and the dropped entries."""
-        if isinstance(verdict, Held):
-            outbox.hold(now + verdict.seconds)
+    def settle(
+        self, outbox: Outbox, batch: list[Entry], outcome: Outcome, now: float
+    ) -> tuple[list[FailedItem], list[FailedItem]]:
+        """Apply the outcome, and return the rejected and the dropped entries."""
+        if isinstance(outcome, Held):
+            outbox.hold(now + outcome.seconds)
             return [], []
-        if isinstance(verdict, TooLarge) and len(batch) > 1:
+        if isinstance(outcome, TooLarge) and len(batch) > 1:
             outbox.halve(batch)
             return [], []
         outbox.settle(batch)
-        if isinstance(verdict, Accepted):
+        if isinstance(outcome, Accepted):
             outbox.grow_batches()
-            rejected: list[Fate] = [
-                (entry, verdict.reasons[n]) for n, entry in enumerate(batch) if n in verdict.reasons
+            rejected: list[FailedItem] = [
+                (entry, outcome.reasons[n]) for n, entry in enumerate(batch) if n in outcome.reasons
             ]
             self.rejected += len(rejected)
             self.accepted += len(batch) - len(rejected)
-            self.moved += verdict.moved
+            self.moved += outcome.moved
             return rejected, []
-        reasons = verdict.reasons if isinstance(verdict, Refused) else {}
+        reasons = outcome.reasons if isinstance(outcome, Refused) else {}
         self.refused += len(batch)
-        self.last_reason = reasons.get(0, verdict.reason)
-        return [], [(entry, reasons.get(n, verdict.reason)) for n, entry in enumerate(batch)]
+        self.last_reason = reasons.get(0, outcome.reason)
+        return [], [(entry, reasons.get(n, outcome.reason)) for n, entry in enumerate(batch)]
 
     @property
     def _dropped(self) -> int:

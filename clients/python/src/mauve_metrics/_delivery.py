@@ -1,8 +1,8 @@
-"""Deliver what is queued from one background thread: wait, send a batch, act on the answer.
+"""Deliver queued items from one background thread: wait, send a batch, handle the answer.
 
-The lock is held only for work in memory and on disk, never for the network, a callback or a log line. It and the queue
-that wakes the thread are written in C, so that a signal handler that raises cannot leave them in between. The items
-of a signal handler that interrupts a call under the lock are deferred until that call has ended.
+The lock is held only for work in memory and on disk, never for the network, a callback or a log line. The lock and the
+queue that wakes the thread are implemented in C, so a signal handler that raises cannot leave them inconsistent. If a
+signal handler interrupts a call that holds the lock, the items it adds are deferred until that call returns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from contextlib import closing, suppress
 
 from mauve_metrics import _lifetime
 from mauve_metrics._advice import hold_line
-from mauve_metrics._answers import BACKOFF_S, Answer, Held, backoff_s, judge
+from mauve_metrics._answers import BACKOFF_S, Answer, Held, backoff_s, classify
 from mauve_metrics._counts import FULL, Counts, Stats
 from mauve_metrics._folders import lines_about_other_keys
 from mauve_metrics._http import Connection, Origin
@@ -58,13 +58,13 @@ class Delivery:
 
     @property
     def _lock(self) -> threading.RLock:
-        """Made at its first use in a process: gevent may replace all locks between a fork and that."""
+        """Created on first use in a process: gevent may replace all locks after a fork."""
         lock: threading.RLock | None = self.__dict__.get("lock")
         return lock or self.__dict__.setdefault("lock", threading.RLock())
 
     @property
     def _wake(self) -> Signal[None]:
-        """Wakes the thread; made at its first use likewise."""
+        """Wakes the thread; also created on first use."""
         signal: Signal[None] | None = self.__dict__.get("signal")
         return signal or self.__dict__.setdefault("signal", queue.SimpleQueue())
 
@@ -74,7 +74,7 @@ class Delivery:
         self.waiters.clear()
         self._deferred.clear()
         self._thread: threading.Thread | None = None
-        self._generation = object()  # of the thread: an earlier one settles nothing
+        self._generation = object()  # identifies the thread: an earlier one must not settle items
         self._has_given_up = False
         self._close_deadline = -NEVER if self._is_closing else NEVER
         self._left_files = 0
@@ -83,7 +83,7 @@ class Delivery:
         self._counts = Counts(list(self._outboxes.values()), self._deferred)
 
     def add(self, path: str, entry: Entry) -> None:
-        """Queue an entry. Never wait for the network, never raise."""
+        """Queue an entry. Never waits for the network, never raises."""
         if is_owned(self._lock):  # A signal handler has interrupted a call of this thread.
             self._defer(path, entry)
         else:
@@ -92,7 +92,7 @@ class Delivery:
 
     def _add(self, path: str, entry: Entry) -> None:
         lock = self._lock
-        dropped, reason, is_news = [entry], "the client is closed", False
+        dropped, reason, changes_schedule = [entry], "the client is closed", False
         try:
             with lock:
                 if self._is_closing:
@@ -100,21 +100,21 @@ class Delivery:
                 else:
                     outbox = self._outboxes[path]
                     dropped, reason = outbox.add(entry), FULL
-                    is_news = outbox.is_news(self._clock.monotonic() + self._options.flush_interval)
+                    changes_schedule = outbox.changes_schedule(self._clock.monotonic() + self._options.flush_interval)
                     self._ensure_thread()
         except BaseException:  # of a signal handler
             if is_owned(lock):  # Python 3.9 may leave `with` without its end.
                 lock.release()
             self._wake.put(None)
             raise
-        if is_news:
+        if changes_schedule:
             self._wake.put(None)
         if dropped:
             self._counts.last_reason = reason
-            self.waiters.tell()
+            self.waiters.notify()
             self._log_counts()
             self._reports.drop_for_call([(each, reason) for each in dropped])
-        self._report_trouble()
+        self._report_problem()
 
     def refuse(self, item: Item, reason: str) -> None:
         """Count and report an item that can never be sent."""
@@ -128,7 +128,7 @@ class Delivery:
         self._reports.drop_for_call([(item, reason)])
 
     def _defer(self, path: str, entry: Entry) -> None:
-        """Leave an entry to the interrupted call, or to the thread: the queues are half changed."""
+        """Leave an entry to the interrupted call or to the thread: the queues are in an inconsistent state."""
         self._deferred.append((path, entry))
         if len(self._deferred) > self._options.max_queue:
             _, oldest = self._deferred.popleft()
@@ -141,12 +141,12 @@ class Delivery:
         while self._deferred and not is_owned(self._lock):
             try:
                 path, entry = self._deferred.popleft()
-            except IndexError:  # Another thread was faster.
+            except IndexError:  # Another thread took it first.
                 return
             self._add(path, entry)
 
     def flush(self, timeout_s: float) -> Steps:
-        """Send without delay; return whether everything was answered in time, and nothing given up since the last."""
+        """Send without delay; return whether all items were answered in time, and none dropped since the last flush."""
         if is_owned(self._lock):  # by a call that a signal handler has interrupted: nothing is sent until it ends
             return False
         self._add_deferred()
@@ -169,7 +169,7 @@ class Delivery:
         return is_answered and given_up == given_up_before and not self._has_given_up
 
     def wait(self, timeout_s: float) -> Steps:
-        """Return whether there was room for an item of each kind in time."""
+        """Wait for room in both queues; return whether there was room before the timeout."""
         deadline = self._clock.monotonic() + timeout_s
         while not is_owned(self._lock):
             with self._lock:
@@ -181,12 +181,12 @@ class Delivery:
         return False
 
     def abandon(self) -> None:
-        """Close in the background: nothing refers to the client. The garbage collector calls this, so take no lock."""
+        """Close an unreferenced client in the background. The garbage collector calls this, so take no lock."""
         self._is_abandoned = True
         self._wake.put(None)
 
     def begin_close(self, timeout_s: float | None = None) -> None:
-        """Accept nothing more, and deliver until the deadline."""
+        """Stop accepting items, and deliver until the deadline."""
         if is_owned(self._lock):  # as in `flush`
             return
         self._add_deferred()
@@ -200,8 +200,8 @@ class Delivery:
         self._wake.put(None)
 
     def close(self) -> Steps:
-        """Wait for the deadline if need be, then drop what is left, or leave it in the spool; True if nothing was."""
-        if is_owned(self._lock):  # as in `flush`: the client goes on, and is closed at exit
+        """Deliver until the deadline, then drop the rest or leave it in the spool. Return whether nothing was left."""
+        if is_owned(self._lock):  # as in `flush`: the client stays open, and is closed at exit
             return False
         with self._lock:
             if not self._is_closed and self._ready_in(self._clock.monotonic()) is not None:
@@ -216,7 +216,7 @@ class Delivery:
                     left = self._end()
                     break
             yield left_s
-        self.waiters.tell()
+        self.waiters.notify()
         self._wake.put(None)
         self._reports.leave(self._counts.left_spooled, self._left_files, self._options.spool)
         self._log_counts(is_last=True)
@@ -232,7 +232,7 @@ class Delivery:
             return self._counts.stats
 
     def start_again_in_child(self) -> None:
-        """Begin with empty queues after a fork: what is queued belongs to the parent, and so do its files."""
+        """Start with empty queues after a fork: the queued items and their files belong to the parent."""
         spools = [outbox.spool for outbox in self._outboxes.values() if outbox.spool is not None]
         self._start_empty()
         self._connection.forget()
@@ -240,7 +240,7 @@ class Delivery:
             spool.forget()
 
     def _ensure_thread(self) -> None:
-        """Start the thread if there is none. Not by `is_alive`: a signal handler that raises there breaks a thread."""
+        """Start the thread if there is none. Avoid `is_alive`: a signal handler that raises in it breaks a thread."""
         if self._thread is not None:
             return
         _lifetime.close_at_exit_of_child()
@@ -257,7 +257,7 @@ class Delivery:
             with self._lock:
                 if self._generation is generation:
                     self._thread = None
-            self.waiters.tell()
+            self.waiters.notify()
         if self._is_abandoned:
             self.finish_close()
 
@@ -272,10 +272,10 @@ class Delivery:
                 try:
                     self._work_on(generation, outbox, connection)
                 except Exception:
-                    log.exception("mauve: delivery of %s failed, and is tried again", outbox.path)
+                    log.exception("mauve: delivery of %s failed; retrying", outbox.path)
                     self._hold_after_failure(outbox)
-                self.waiters.tell()
-                self._report_trouble()
+                self.waiters.notify()
+                self._report_problem()
 
     def _hold_after_failure(self, outbox: Outbox) -> None:
         with self._lock:
@@ -285,7 +285,7 @@ class Delivery:
             outbox.adopt_at = max(outbox.adopt_at, now + _ADOPT_EVERY_S)
 
     def _next_outbox(self, generation: object) -> Outbox | None:
-        """Wait until something is due. None: there is nothing left to do before the client's end."""
+        """Wait until something is due; return None if nothing more is due before the client closes."""
         while True:
             self._add_deferred()
             self._log_counts()
@@ -305,12 +305,12 @@ class Delivery:
             self._clock.wait(self._wake, min(wait_s, log_in_s))
 
     def _ready_in(self, now: float) -> float | None:
-        """Return the seconds to the next thing to do; None if the client closes before there is any."""
+        """Return the seconds until the next task, or None if the client closes before then."""
         due_at = min(outbox.due_at(now, is_closing=self._is_closing) for outbox in self._outboxes.values())
         return None if self._is_closing and max(due_at, now) >= self._close_deadline else due_at - now
 
     def _work_on(self, generation: object, outbox: Outbox, connection: Connection) -> None:
-        """Take over what others left if it is time for that, else send a batch."""
+        """Adopt files of dead processes if that is due; otherwise send a batch."""
         now = self._clock.monotonic()
         if outbox.spool is not None and outbox.wants_more and outbox.adopt_at <= now:
             self._adopt(generation, outbox, outbox.spool)
@@ -320,7 +320,7 @@ class Delivery:
             self._counts.expired += len(expired)
             self._counts.retries += bool(batch) and outbox.attempts > 0
         if expired:
-            self.waiters.tell()
+            self.waiters.notify()
         if batch:
             self._act(generation, outbox, batch, self._send(outbox, batch, connection))
 
@@ -332,15 +332,15 @@ class Delivery:
         return connection.post(outbox.path, body, timeout_s, does_compress=self._options.compress)
 
     def _act(self, generation: object, outbox: Outbox, batch: list[Entry], answer: Answer) -> None:
-        verdict = judge(answer, outbox.attempts + 1, self._clock.now_s(), random.uniform)
+        outcome = classify(answer, outbox.attempts + 1, self._clock.now_s(), random.uniform)
         with self._lock:
             if self._generation is not generation or self._is_closed:
                 return
             outbox.attempts += 1
-            rejected, dropped = self._counts.settle(outbox, batch, verdict, self._clock.monotonic())
+            rejected, dropped = self._counts.settle(outbox, batch, outcome, self._clock.monotonic())
             count = len(outbox)
-        if isinstance(verdict, Held):
-            line = hold_line(outbox.path, count, self._origin.url, answer, verdict.reason, self._options.key_name)
+        if isinstance(outcome, Held):
+            line = hold_line(outbox.path, count, self._origin.url, answer, outcome.reason, self._options.key_name)
             self._reports.warn_once(f"{outbox.path} {answer.status}", line)
         else:
             self._reports.end_episode(outbox.path)
@@ -348,7 +348,7 @@ class Delivery:
         self._reports.drop(dropped)
 
     def _adopt(self, generation: object, outbox: Outbox, spool: Spool) -> None:
-        """Take over a file that a process that is gone left in the spool."""
+        """Adopt a file that a dead process left in the spool."""
         has_found = spool.find_abandoned()
         segment = spool.load_abandoned()
         with self._lock:
@@ -364,7 +364,7 @@ class Delivery:
             self._reports.warn_once(line, line)
 
     def _end(self) -> list[Entry]:
-        """Stop for good; return the entries that are lost."""
+        """Stop permanently; return the lost entries."""
         if self._is_closed:
             return []
         self._is_closed = True
@@ -389,11 +389,11 @@ class Delivery:
         for line in lines:
             log.warning("mauve: %s", line)
 
-    def _report_trouble(self) -> None:
+    def _report_problem(self) -> None:
         for spool in self._counts.spools:
-            if spool.trouble:
+            if spool.problem:
                 with self._lock:
-                    message, lost = spool.take_trouble()
+                    message, lost = spool.take_problem()
                 self._counts.last_reason = lost[-1][1] if lost else self._counts.last_reason
                 self._reports.warn(message.partition(":")[0], message)
                 self._reports.drop_for_call(lost)

@@ -1,4 +1,4 @@
-"""The folders of a spool: each belongs to the client that holds its lock, or to nobody once that client is gone."""
+"""The folders of a spool: each belongs to the client that holds its lock, and is abandoned once that client is gone."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
 _NEW = ".new-"
-_NEW_FOR_S = 3600.0  # A folder gets its name within moments: one that has none by then was left by a crash.
+_NEW_FOR_S = 3600.0  # A folder is named immediately after its creation: an older unnamed one was left by a crash.
 
 
 def require_locks() -> None:
     if fcntl is None:
-        raise ValueError("spool needs file locks, which this system lacks: leave it out")
+        raise ValueError("spool needs file locks, which this system does not support: omit it")
 
 
 def new_folder(root: Path, prefix: str) -> Folder:
-    """Create a locked folder. It gets its name once it is locked, so that no other process takes it for abandoned."""
+    """Create a locked folder. Name it only once it is locked, so that no other process considers it abandoned."""
     hidden = root / f"{_NEW}{uuid4().hex}"
     hidden.mkdir(mode=0o700, parents=True)
     folder = _locked(hidden)
     if folder is None:
         hidden.rmdir()
-        raise OSError("the file system has no locks: put the spool on a local disk")
+        raise OSError("the file system does not support locks: put the spool on a local disk")
     folder.path = root / f"{prefix}-{uuid4().hex}"
     hidden.rename(folder.path)
     return folder
 
 
 def abandoned_folder(root: Path, prefix: str, skipped: Collection[Path]) -> Folder | None:
-    """Return a folder whose owner is gone, now locked, with the segments that wait there; None if there is none."""
+    """Lock and return an abandoned folder that has segments, or None if there is none."""
     for path in sorted(root.glob(f"{prefix}-*")):
         folder = _locked(path) if path not in skipped and path.is_dir() else None
         if folder is None:
@@ -67,7 +67,7 @@ def lines_about_other_keys(root: Path, name: str) -> list[str]:
 
 
 def remove_unnamed_folders(root: Path) -> None:
-    """Remove what processes left that ended while they created a folder."""
+    """Remove folders left by processes that died while creating them."""
     for path in root.glob(f"{_NEW}*"):
         with suppress(OSError):
             if path.stat().st_mtime < time.time() - _NEW_FOR_S:

@@ -1,4 +1,4 @@
-"""HTTP over one kept-alive connection, with a limit on the whole exchange."""
+"""HTTP over one keep-alive connection, with a time limit for each exchange."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _ENDPOINT = re.compile(r"/v1(/(events|objects|metrics|apps)\b.*)?/*$")  # A prox
 _PLACEHOLDER = re.compile(r"…|\.\.\.|[<>]")
 _FAILURES = (OSError, HTTPException, ValueError)  # A host name that cannot be encoded is a ValueError.
 
-# A lookup of a host loads these codecs on first use. A fork in the middle of that import leaves a child in which it
-# never succeeds, so load them now.
+# Host name resolution loads these codecs on first use. A fork during that import leaves a child in which it never
+# succeeds, so load them now.
 for _codec in ("idna", "punycode"):
     codecs.lookup(_codec)
 
@@ -84,14 +84,14 @@ class Connection:
     def request(
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], timeout_s: float
     ) -> Answer:
-        """Return the answer, also if there is none; never raise because of the network."""
+        """Return the answer, or one with the status `NO_ANSWER`; never raise because of the network."""
         deadline = time.monotonic() + timeout_s
         was_kept = self._open is not None
         try:
             try:
                 return self._exchange(method, path, body, headers, deadline)
             except ConnectionError:
-                # The server may end an idle connection at any time. This says nothing about the server's health.
+                # The server may close an idle connection at any time, even if it is healthy.
                 self.close()
                 if not was_kept:
                     raise
@@ -104,7 +104,7 @@ class Connection:
             raise
 
     def post(self, path: str, body: bytes, timeout_s: float, *, does_compress: bool) -> Answer:
-        """Send JSON, compressed if that pays."""
+        """Send JSON, compressed if it is large enough."""
         headers = {"content-type": "application/json"}
         if does_compress and len(body) >= GZIP_BYTES_MIN:
             body = gzip.compress(body, _GZIP_LEVEL)
@@ -117,7 +117,7 @@ class Connection:
             self._open = None
 
     def forget(self) -> None:
-        """Close the file of the socket in a child after a fork, and leave the connection to the parent."""
+        """In a child after a fork, close the socket's file descriptor without ending the parent's connection."""
         sock = self._open.sock if self._open is not None else None
         if sock is not None:
             with suppress(OSError):  # It is closed already.
@@ -135,10 +135,10 @@ class Connection:
         with suppress(BrokenPipeError, ConnectionResetError):  # A server may answer before it has read everything.
             connection.request(method, self._origin.prefix + path, body, {**self._headers, **headers})
         response = connection.getresponse()
-        if response.status < HTTPStatus.OK:  # The answer proper is still to come, to whichever request is next.
+        if response.status < HTTPStatus.OK:  # The final response would be read as the answer to the next request.
             raise HTTPException(f"only an informational answer: {response.status}")
         content = _content(response)
-        if response.length:  # With a limit, `read` does not complain about an answer that was cut off.
+        if response.length:  # With a limit, `read` does not detect a truncated response.
             raise IncompleteRead(content, response.length)
         if response.will_close or not response.isclosed():
             self.close()
@@ -157,7 +157,7 @@ class Connection:
 
 
 def _content(response: HTTPResponse) -> bytes:
-    """Read piece by piece: `read` may allocate as much as it is asked for."""
+    """Read in pieces: `read` may allocate as many bytes as it is asked for."""
     content = bytearray()
     while len(content) < ANSWER_BYTES_MAX:
         piece = response.read(_PIECE_BYTES)
@@ -175,7 +175,7 @@ def _left_s(deadline: float) -> float:
 
 
 class _ReadUntil(io.RawIOBase):
-    """Read from a socket until a deadline: a timeout of its own would begin again with every byte."""
+    """Read from a socket until a deadline: the socket's own timeout would restart with every byte."""
 
     def __init__(self, sock: socket, deadline: float) -> None:
         super().__init__()
@@ -195,7 +195,7 @@ class _ReadUntil(io.RawIOBase):
         super().close()
 
     def makefile(self, _mode: str) -> io.BufferedReader:
-        """Stand in for the socket, of which a response asks nothing else."""
+        """Act as the socket: a response calls only this method."""
         return io.BufferedReader(self)
 
 

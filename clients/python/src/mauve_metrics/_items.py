@@ -66,9 +66,9 @@ def check_behavior(name: str, *, needs_user: bool, has_user: bool) -> None:
 def sendable(
     user: object, props: object, note: Callable[[str], None]
 ) -> tuple[str | None, Mapping[str, PropValue] | None]:
-    """Return the user and props with what can be converted converted, and the properties that can't be left out.
+    """Return the user and props, converted where possible, without the properties that cannot be sent.
 
-    Note each change. What cannot be fixed stays as it is, for `event_item` to refuse.
+    Note each change. Leave other invalid values for `event_item` to refuse.
     """
     is_number = isinstance(user, (int, float, Number)) and not isinstance(user, bool)
     if is_number and not (isinstance(user, float) and not isfinite(user)):
@@ -121,7 +121,7 @@ def encoded(item: Item) -> bytes:
 
 
 def batch_body(bodies: Sequence[bytes], sent_at_ms: int | None) -> bytes:
-    """Return the body of a request with the items, which get the time of sending if there is one."""
+    """Return the body of a request with the items. Add the time of sending to each, if it is given."""
     if sent_at_ms is not None:
         sent_at = b',"sent_at":%d}' % sent_at_ms
         bodies = [body[:-1] + sent_at for body in bodies]

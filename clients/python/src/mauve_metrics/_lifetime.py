@@ -11,13 +11,13 @@ from typing import Protocol
 
 
 class Living(Protocol):
-    """A client, as far as the process's life concerns it."""
+    """A client whose lifetime is tied to the process."""
 
     def begin_close(self) -> None:
-        """Accept nothing more, and deliver what is queued."""
+        """Stop accepting items, and deliver the queued ones."""
 
     def finish_close(self) -> bool:
-        """Wait for that, at most as long as the client's timeout."""
+        """Wait for the delivery, at most for the client's timeout."""
 
     def start_again_in_child(self) -> None:
         """Forget what belongs to the parent process."""
@@ -43,7 +43,7 @@ def close_at_exit_of_child() -> None:
 
 
 def _close_all() -> None:
-    """Close every client, all at once."""
+    """Close all clients concurrently."""
     living = list(_living)
     for each in living:
         each.begin_close()
@@ -53,7 +53,7 @@ def _close_all() -> None:
 
 def _start_again_in_child() -> None:
     for each in list(_living):
-        with suppress(OSError):  # One client must not keep the others from their new start.
+        with suppress(OSError):  # One failure must not keep the other clients from restarting.
             each.start_again_in_child()
 
 

@@ -1,4 +1,4 @@
-"""How a client queues and delivers, and the queues that follow from that."""
+"""The options of a client, and the queues they define."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queue of one endpoint: what is in memory, what is only on disk, and since when it is held.
+"""The queue of one endpoint: the items in memory, those only on disk, and how long they are held.
 
 Not thread-safe: every call is made under the lock of the client.
 """
@@ -37,7 +37,7 @@ class Outbox:
         self.dropped = 0  # because the queue was full
         self._queue_max = queue_max
         self._batch_max = batch_max
-        self._full = min(batch_max, queue_max)  # is sent at once
+        self._full = min(batch_max, queue_max)  # sent immediately
         self._batch_limit = batch_max  # halved by each 413, doubled by each 202
         self._lanes: tuple[deque[Entry], deque[Entry]] = deque(), deque()
         self._in_flight = [0, 0]  # at the head of each lane
@@ -53,11 +53,11 @@ class Outbox:
         return self.spool.has_room if self.spool else self._in_memory < self._queue_max
 
     def add(self, entry: Entry) -> list[Entry]:
-        """Queue an entry; return those that had to go for it, which may be the entry itself."""
+        """Queue an entry; return the entries dropped to make room, possibly including the new one."""
         dropped: list[Entry] = []
         must_wait = False
         if self.spool is not None:
-            freed = 0  # As many bytes as the entry needs, even if there were too many: no call pays for others.
+            freed = 0  # Free only what this entry needs, even if the spool is over its limit: keep each call short.
             while freed < len(entry.body) and not self.spool.has_room_for(entry):
                 oldest = self._drop_from_spool(entry)
                 if oldest is None:
@@ -73,15 +73,15 @@ class Outbox:
             dropped += [] if oldest is None else [oldest]
         return dropped
 
-    def is_news(self, send_at: float) -> bool:
-        """Return whether the entry just added changes what is due: a first one is sent at the given time."""
+    def changes_schedule(self, send_at: float) -> bool:
+        """Return whether the entry just added changes when something is due. A first one is due at `send_at`."""
         if self.send_at == NEVER:
             self.send_at = send_at
             return True
         return len(self) in {1, self._full}
 
     def due_at(self, now: float, *, is_closing: bool) -> float:
-        """Return when there is something to do: `NEVER` if there is nothing."""
+        """Return when something is due, or `NEVER`."""
         adopt_at = self.adopt_at if self.wants_more else NEVER
         if is_closing and adopt_at > now:
             adopt_at = NEVER  # The last search is over.
@@ -92,12 +92,12 @@ class Outbox:
         return min(adopt_at, max(self.held_until, send_at))
 
     def search_again(self) -> None:
-        """Look once more for what others left in the spool."""
+        """Search the spool for abandoned files again."""
         self.adopt_at = NEVER if self.spool is None else -NEVER  # when to look
 
     @property
     def wants_more(self) -> bool:
-        """Whether everything on disk has been read, so that what others left there has its turn."""
+        """Whether everything on disk has been read, so that abandoned files can be adopted."""
         return self.spool is not None and not self.spool.unread
 
     def take_batch(self, now_ms: int, now: float) -> tuple[list[Entry], list[Entry]]:
@@ -129,7 +129,7 @@ class Outbox:
         return batch, expired
 
     def settle(self, batch: Sequence[Entry]) -> None:
-        """Remove a batch that was answered for good."""
+        """Remove a batch that has its final answer."""
         for entry in batch:
             self._lane(entry).popleft()
         self._in_flight = [0, 0]
@@ -170,7 +170,7 @@ class Outbox:
         return entries
 
     def end(self) -> tuple[list[Entry], int]:
-        """Stop for good; return the entries that are lost, and how many stay on disk."""
+        """Stop permanently; return the lost entries, and how many stay on disk."""
         on_disk = self.spool.unread if self.spool else 0
         entries = self.clear()
         lost = [entry for entry in entries if entry.segment is None]

@@ -1,4 +1,4 @@
-"""Report to the application: callbacks that may fail, and log lines that do not repeat themselves."""
+"""Report to the application through callbacks, which may fail, and log lines that do not flood the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mauve_metrics._items import Item
 from mauve_metrics._segment import Entry
 
 Callback = Callable[[dict[str, Any], str], object]
-Fate = tuple[Union[Entry, Item], str]  # an entry, or what could not become one, and why it was rejected or dropped
+FailedItem = tuple[Union[Entry, Item], str]  # an entry, or an item that never became one, and the reason
 
 _LOG_EVERY_S = 60.0
 _NOTES_MAX = 100  # Names of properties are in them, and there may be any number of names.
@@ -23,9 +23,9 @@ log = logging.getLogger("mauve_metrics")
 
 
 class Reports:
-    """Called without the client's lock: an application's code may take any time, and call the client.
+    """Called without the client's lock: application code may take any time, and may call the client.
 
-    What is found out while a thread is inside a callback is reported by that thread once the callback has returned.
+    If a thread inside a callback has more to report, it does so after the callback returns.
     """
 
     def __init__(self, on_drop: Callback | None, on_reject: Callback | None, monotonic: Callable[[], float]) -> None:
@@ -36,16 +36,16 @@ class Reports:
         self._notes: set[str] = set()
         self._calling = threading.local()
 
-    def drop(self, dropped: Sequence[Fate]) -> None:
+    def drop(self, dropped: Sequence[FailedItem]) -> None:
         self._call(self._on_drop, dropped)
 
-    def drop_for_call(self, dropped: Sequence[Fate]) -> None:
-        """Report what a call dropped, but only count it if `on_drop` made the call: that might never end."""
+    def drop_for_call(self, dropped: Sequence[FailedItem]) -> None:
+        """Report the items that a call dropped, unless `on_drop` made the call: that might never end."""
         if not getattr(self._calling, "is_dropping", False):
             self.drop(dropped)
 
     def leave(self, items: int, files: int, folder: Path | None) -> None:
-        """Say once what a closed client left in its spool: the items that it had read, and files that it had not."""
+        """Log once what a closed client left in its spool: items that it had read, and files that it had not."""
         counts = ((items, "item"), (files, "older file"))
         left = [f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count]
         if left:
@@ -53,7 +53,7 @@ class Reports:
             next_step = "the next client with this folder and this key sends what is there"
             self.warn_once("left", f"{' and '.join(left)} {stay} in the spool {folder}: {next_step}")
 
-    def reject(self, rejected: Sequence[Fate]) -> None:
+    def reject(self, rejected: Sequence[FailedItem]) -> None:
         self._call(self._on_reject, rejected)
 
     def warn(self, subject: str, message: str) -> None:
@@ -70,26 +70,26 @@ class Reports:
             log.warning("mauve: %s", message)
 
     def note(self, message: str) -> None:
-        """Log a message about the arguments of a call once. Beyond a number of notes, log no more."""
+        """Log a message about the arguments of a call once, up to a maximum number of messages."""
         if message not in self._notes and len(self._notes) < _NOTES_MAX:
             self._notes.add(message)
             log.warning("mauve: %s", message)
 
     def end_episode(self, prefix: str) -> None:
-        """Log again about subjects that begin so, but not within a minute."""
+        """Allow messages about subjects with this prefix again, but not within a minute of the last one."""
         now = self._monotonic()
         over = [name for name, at in self._logged_at.items() if name.startswith(prefix) and now >= at + _LOG_EVERY_S]
         for name in over:
             self._logged_at.pop(name, None)
 
-    def _call(self, callback: Callback | None, fates: Sequence[Fate]) -> None:
-        if callback is None or not fates:
+    def _call(self, callback: Callback | None, failed: Sequence[FailedItem]) -> None:
+        if callback is None or not failed:
             return
-        waiting: deque[tuple[Callback, Fate]] | None = getattr(self._calling, "waiting", None)
+        waiting: deque[tuple[Callback, FailedItem]] | None = getattr(self._calling, "waiting", None)
         if waiting is not None:
-            waiting.extend((callback, fate) for fate in fates)
+            waiting.extend((callback, item_and_reason) for item_and_reason in failed)
             return
-        self._calling.waiting = waiting = deque((callback, fate) for fate in fates)
+        self._calling.waiting = waiting = deque((callback, item_and_reason) for item_and_reason in failed)
         try:
             while waiting:
                 callback, (item, reason) = waiting.popleft()

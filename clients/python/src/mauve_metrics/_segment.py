@@ -1,4 +1,4 @@
-"""A file of items, one per line with its checksum, and beside it a file with the numbers of the lines that are done."""
+"""A file of items, one per line with its checksum, and next to it a file with the numbers of the completed lines."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Segment:
         self.is_attached = True
 
     def note_done(self) -> None:
-        """Write which lines are done. What could not be written is tried again with the next ones."""
+        """Record the completed lines. If that fails, they are written together with the next ones."""
         lines = b"".join(b"%d\n" % line for line in self.unnoted)
         with self.path.with_suffix(DONE).open("ab", buffering=0) as file:
             file.write(lines)
@@ -92,7 +92,7 @@ class Segment:
 
 
 def loaded_segment(folder: Folder, path: Path) -> Segment:
-    """Count the lines of a file, and which are done. A last line without an end was torn when its writer died."""
+    """Count the lines of a file and those completed. An unterminated last line was torn when its writer died."""
     segment = Segment(folder, path)
     done = path.with_suffix(DONE)
     try:
@@ -104,7 +104,7 @@ def loaded_segment(folder: Folder, path: Path) -> Segment:
         return segment
     *lines, last = content.split(b"\n")
     if not _TORN_LINE.fullmatch(last):
-        lines.append(last)  # not the beginning of a line: reading it finds that out
+        lines.append(last)  # not the beginning of a line, but damaged: reading it reports that
     segment.bytes, segment.lines = len(content), len(lines)
     segment.done = {int(number) for number in numbers if number.isdigit() and int(number) < segment.lines}
     segment.open_bytes = sum(len(line) + 1 for number, line in enumerate(lines) if number not in segment.done)

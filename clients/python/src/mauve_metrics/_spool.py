@@ -1,8 +1,8 @@
 """The items of one endpoint on disk, so that they survive the process.
 
-Each client writes to a folder of its own and holds its lock as long as it lives. What a client that is gone left is
-taken over by one that gets the lock, a file at a time whenever everything before it has been read: so what others left
-takes no room from the items of this process. A file without open items is deleted.
+Each client writes to its own folder and holds its lock while it is alive. A client that acquires the lock of an
+abandoned folder adopts its files one at a time, each after everything before it has been read, so that they take no
+room from the items of this process. A file without open items is deleted.
 
 Lines are written, not synced: they survive the process, but not a power cut.
 """
@@ -47,7 +47,7 @@ class Spool:
         self.lost = 0  # items that could not be read
         self.lost_own = 0  # of them, those that this client queued
         self._unreported: list[tuple[Item, str]] = []
-        self.trouble = ""  # the last one, for the client to report outside its lock
+        self.problem = ""  # the last one, for the client to report outside its lock
         self._root = root
         self._prefix = prefix
         self._segment_bytes_max = min(_SEGMENT_BYTES_MAX, bytes_max // _SEGMENTS)
@@ -74,7 +74,7 @@ class Spool:
         try:
             segment = self._write(line)
         except OSError as error:
-            self.trouble = f"could not write to the spool, so items are only in memory: {error}"
+            self.problem = f"could not write to the spool, so items are only in memory: {error}"
             self._seal()  # Whatever was written is a torn last line.
             return False
         except BaseException:  # of a signal handler: the line may be there, so the next would get a wrong number
@@ -96,7 +96,7 @@ class Spool:
         return True
 
     def read(self, count: int) -> list[Entry]:
-        """Return the next entries that are only on disk, at most so many. Fewer: the rest cannot be read now."""
+        """Return up to `count` of the next entries that are only on disk; fewer if the rest cannot be read now."""
         entries: list[Entry] = []
         for segment in list(self._segments):
             if segment.unread and len(entries) < count:
@@ -104,8 +104,8 @@ class Spool:
                     self._read_segment(segment, entries, count)
                 except FileNotFoundError as error:
                     self._lose(segment, error)
-                except OSError as error:  # such as too many open files: it passes
-                    self.trouble = f"could not read the spool, and try again: {error}"
+                except OSError as error:  # temporary, such as too many open files
+                    self.problem = f"could not read the spool; retrying: {error}"
                     break
         return entries
 
@@ -120,7 +120,7 @@ class Spool:
         return None
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """Note that entries were answered or given up: they are never read again."""
+        """Record that entries were answered or dropped: they are never read again."""
         settled: dict[Segment, list[Entry]] = {}
         for entry in entries:
             if entry.segment is not None and entry.segment.is_attached:
@@ -129,14 +129,14 @@ class Spool:
         for segment, those in settled.items():
             self._close_lines(segment, [entry.line for entry in those], sum(entry.line_bytes for entry in those))
 
-    def take_trouble(self) -> tuple[str, list[tuple[Item, str]]]:
+    def take_problem(self) -> tuple[str, list[tuple[Item, str]]]:
         """Return what to log, and the items that were lost since the last call."""
-        trouble, self.trouble = self.trouble, ""
+        problem, self.problem = self.problem, ""
         lost, self._unreported = self._unreported, []
-        return trouble, lost
+        return problem, lost
 
     def find_abandoned(self) -> bool:
-        """Look for a segment of an owner that is gone. For one thread, without the lock."""
+        """Search for an abandoned segment. For one thread, without the lock."""
         if self._abandoned is None:
             self._abandoned = abandoned_folder(self._root, self._prefix, self._unreadable)
         if self._abandoned is None:
@@ -146,7 +146,7 @@ class Spool:
 
     @property
     def files_waiting(self) -> int:
-        """How many files of an owner that is gone were found, but not taken over."""
+        """How many abandoned files were found but not adopted."""
         folder = self._abandoned
         return 0 if folder is None else len(folder.waiting)
 
@@ -158,12 +158,12 @@ class Spool:
         try:
             return loaded_segment(folder, folder.waiting[0])
         except OSError as error:
-            self.trouble = f"could not read the spool, and try again: {error}"
+            self.problem = f"could not read the spool; retrying: {error}"
             self._unreadable.add(folder.path)
             return None
 
     def attach(self, segment: Segment | None) -> None:
-        """Take over the segment that was found; None leaves it where it is."""
+        """Adopt the segment that was found; None leaves it in place."""
         folder = self._abandoned
         if folder is None:
             return
@@ -249,7 +249,7 @@ class Spool:
                     self._read_line(segment, number, line, entries)
 
     def _searched(self, segment: Segment) -> Entry | None:
-        """Drop the segment's next unread event. What is damaged stays, to be found by reading it."""
+        """Drop the segment's next unread event. Skip damaged lines: reading reports them."""
         if segment.lines_searched < segment.lines_read:
             segment.lines_searched, segment.bytes_searched = segment.lines_read, segment.bytes_read
         with segment.path.open("rb") as file:
@@ -293,25 +293,25 @@ class Spool:
             else:
                 self._remove(segment)
         except OSError as error:
-            self.trouble = f"could not note in the spool what is done, so it may be sent again: {error}"
+            self.problem = f"could not mark items in the spool as sent, so they may be sent again: {error}"
 
     def _remove(self, segment: Segment) -> None:
-        """Delete a segment whose items are all done."""
+        """Delete a segment that has no open items."""
         self._detach(segment)
         segment.delete()
         self._release_if_empty(segment.folder)
 
     def _set_aside(self, segment: Segment, line: bytes, error: ValueError) -> None:
-        """Keep a line that was changed for an operator, and give its item up."""
+        """Move a damaged line to a separate file for the operator, and drop its item."""
         aside = self._root / f"{segment.folder.path.name}-{segment.path.stem}{_CORRUPT}"
-        self.trouble = f"an item of the spool was damaged, and is now in {aside}: {error}"
+        self.problem = f"an item of the spool was damaged, and is now in {aside}: {error}"
         self._count_lost(segment, [legible_item(line)])
         with suppress(OSError), aside.open("ab") as file:
             file.write(line if line.endswith(b"\n") else line + b"\n")
 
     def _lose(self, segment: Segment, error: OSError) -> None:
-        """Give up the items of a file that is gone."""
-        self.trouble = f"{segment.unread} items of the spool are gone: {error}"
+        """Drop the items of a missing file."""
+        self.problem = f"{segment.unread} items of the spool are gone: {error}"
         if segment is self._segments[-1]:
             self._close_written()
         self.unread -= segment.unread

@@ -1,6 +1,6 @@
-"""Wait until something has changed, in a thread or in an event loop.
+"""Wait for a change, in a thread or in an event loop.
 
-What waits is a generator: it yields the seconds that it would wait at most, and returns its result.
+The waiting operation is a generator: it yields the maximum wait in seconds, and returns its result.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class Clock:
 
 
 class Waiters:
-    """Who is told that something has changed."""
+    """The callbacks to notify of a change."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._waiters: list[Callable[[], object]] = []
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         for waiter in tuple(self._waiters):
             with suppress(RuntimeError):  # The waiter's event loop has ended.
                 waiter()
@@ -53,7 +53,7 @@ class Waiters:
         self._waiters.clear()
 
     def wait_for(self, steps: Steps) -> bool:
-        """Go through the steps, and block in between."""
+        """Run the steps, blocking in between."""
         signal: Signal[None] = queue.SimpleQueue()
         waiter = partial(signal.put, None)
         self._waiters.append(waiter)
@@ -66,7 +66,7 @@ class Waiters:
             self._leave(waiter, steps)
 
     async def wait_for_async(self, steps: Steps) -> bool:
-        """Go through the steps, and let the loop run in between: no thread waits for a thread."""
+        """Run the steps, awaiting in between: no thread waits for another."""
         changed = asyncio.Event()
         waiter = partial(asyncio.get_running_loop().call_soon_threadsafe, changed.set)
         self._waiters.append(waiter)

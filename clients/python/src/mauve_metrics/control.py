@@ -84,7 +84,7 @@ class Control:
         ownership: str | None = None,
         type: str | None = None,  # noqa: A002 - the name on the wire
     ) -> App:
-        """Change what is given, all of it or nothing."""
+        """Change the given fields, all or none."""
         body = _given(name=name, ownership=ownership, type=type)
         return self._caller.call("PATCH", _path(app_id), partial(_value, App), body)
 
@@ -96,7 +96,7 @@ class Control:
         return self._caller.call("POST", _path(app_id, "keys"), partial(_value, MintedKey), {"kind": kind})
 
     def revoke_key(self, app_id: str, key_id: str) -> None:
-        """Revoke a key for good."""
+        """Revoke a key permanently."""
         return self._caller.call("DELETE", _path(app_id, "keys", key_id), _nothing)
 
     def set_webhook_secret(self, app_id: str, provider: str, secret: str, *, environment: str | None = None) -> None:
@@ -149,4 +149,4 @@ def _value_from(kind: type[_Value], content: Mapping[str, Any]) -> _Value:
     try:
         return kind(**{name: value for name, value in content.items() if name in names})
     except (AttributeError, TypeError):
-        raise MauveError("the answer is not what was asked for: check that url is the address of the service") from None
+        raise MauveError("the answer has an unexpected format: check that url is the address of the service") from None

@@ -1,4 +1,4 @@
-"""Why a read or a change failed, by machine code, never by text.
+"""The errors of reads and changes, by machine code, never by text.
 
 MauveError
 ├── Unauthorized        the credential is missing, unknown or revoked
@@ -51,7 +51,7 @@ class InvalidBody(MauveError):  # noqa: N818
 class RateLimited(MauveError):  # noqa: N818
     """Too many reads. Retry after `retry_after` seconds; None if the service did not say when.
 
-    Only with the code `rate_limit` does the service say that a retry helps.
+    A retry helps only if the code is `rate_limit`.
     """
 
     def __init__(self, message: str, *, status: int, code: str | None, retry_after: float | None) -> None:
@@ -123,7 +123,7 @@ def _throttled(answer: Answer, code: str | None, message: str, now_s: float) -> 
 
 def _reset_at(answer: Answer) -> datetime | None:
     text = answer.headers.get("x-service-reset") or str(answer.json().get("reset_at"))
-    text = _FRACTION.sub(lambda found: found[0][:7].ljust(7, "0"), text)  # Python 3.9 knows three digits, or six.
+    text = _FRACTION.sub(lambda found: found[0][:7].ljust(7, "0"), text)  # Python 3.9 parses only three or six digits.
     try:
         return datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:

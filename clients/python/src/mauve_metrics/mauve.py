@@ -27,12 +27,12 @@ from mauve_metrics._waiting import Clock
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _BATCH_MAX = 500
 Props = Mapping[str, PropValue]
-# What a wrong argument may raise, such as a mapping that fails. Other errors are those of a signal handler.
+# Errors that an invalid argument may raise, such as a broken mapping. Other errors come from signal handlers.
 _FAILURES = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 class _Sender:
-    """What both clients share: queueing. No method waits for the network or raises because of it."""
+    """Queueing, shared by both clients. No method waits for the network or raises because of it."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class _Sender:
         headers = {"authorization": f"Bearer {key}", "user-agent": USER_AGENT}
         self._reports = Reports(on_drop, on_reject, self._clock.monotonic)
         self._delivery = Delivery(origin_from(url), headers, options, self._reports, self._clock)
-        weakref.finalize(self, self._delivery.abandon).atexit = False  # At exit, it is closed with all others.
+        weakref.finalize(self, self._delivery.abandon).atexit = False  # At exit, all clients are closed together.
 
     def track(
         self,
@@ -95,7 +95,7 @@ class _Sender:
         id: str | None = None,  # noqa: A002 - the name on the wire
         at: datetime | None = None,
     ) -> None:
-        """Queue an event. What cannot be sent is converted, left out or dropped; only `strict` raises."""
+        """Queue an event. Invalid values are converted or omitted, or the event is dropped; only `strict` raises."""
         self._queue_behavior(name, user, props, id, at)
 
     def signup(
@@ -106,7 +106,7 @@ class _Sender:
         id: str | None = None,  # noqa: A002 - the name on the wire
         at: datetime | None = None,
     ) -> None:
-        """Queue a signup, which also counts the user as active. Raises no more than `track`."""
+        """Queue a signup, which also counts the user as active. Raises only if `strict`, like `track`."""
         self._queue_behavior(items.SIGNUP, user, props, id, at, needs_user=True)
 
     def payment(
@@ -120,7 +120,7 @@ class _Sender:
         props: Props | None = None,
         at: datetime | None = None,
     ) -> None:
-        """Queue a payment of minor units. The id identifies it forever; `earned=False` marks marketplace volume.
+        """Queue a payment, in minor units. Its id counts once, forever; `earned=False` marks marketplace volume.
 
         Raise a `ValueError` or `TypeError` if it can never be accepted.
         """
@@ -137,7 +137,7 @@ class _Sender:
         currency: str,
         at: datetime | None = None,
     ) -> None:
-        """Queue the state of a subscription: MRR in minor units per month. The state with the latest `at` stands."""
+        """Queue the state of a subscription: MRR in minor units per month. The state with the latest `at` wins."""
         self._require_server_key("a subscription")
         now_s = self._clock.now_s()
         version_at = _EPOCH + timedelta(seconds=now_s) if at is None else at
@@ -146,7 +146,7 @@ class _Sender:
 
     @property
     def stats(self) -> Stats:
-        """Where every item is now."""
+        """The number of items in each state."""
         return self._delivery.stats
 
     def _queue_behavior(
@@ -174,7 +174,7 @@ class _Sender:
             return
         self._delivery.add(EVENTS, entry)
         if name == items.SIGNUP and _is_empty(user):
-            self._reports.note("a user_signup without a user is sent, but counts nobody: pass user")
+            self._reports.note("a user_signup without a user is sent, but adds no signup: pass user")
 
     def _event_entry(self, name: str, user: str | None, props: Props | None, id_: str, at: datetime | None) -> Entry:
         now_ms = int(self._clock.now_s() * 1000)
@@ -186,7 +186,7 @@ class _Sender:
             raise ValueError(f"{what} needs a server key (sk_live_…): a publishable key sends behavioral events only")
 
 
-# What Python says about wrong arguments names the call as it was written.
+# Make Python's messages about wrong arguments name the public call.
 _Sender.__init__.__qualname__ = "Mauve"
 for _call in (_Sender.track, _Sender.signup, _Sender.payment, _Sender.subscription):
     _call.__qualname__ = _call.__name__
@@ -221,7 +221,7 @@ class Mauve(_Sender):
 
 
 class AsyncMauve(_Sender):
-    """The same for asyncio: only `flush`, `wait` and `close` are awaited, and a blocked loop delays no delivery."""
+    """The same for asyncio: only `flush`, `wait` and `close` are awaited. A blocked loop does not delay delivery."""
 
     async def flush(self, timeout: float | None = None) -> bool:
         """Send without delay. Return True when everything was answered, and nothing dropped since the last flush.

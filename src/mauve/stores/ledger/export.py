@@ -13,7 +13,7 @@ from mauve.stores.imports import source_in_rank
 from mauve.stores.ledger.schema import payments, subscription_versions
 from mauve.stores.sql.database import SqlStore
 
-_ROWS_AT_ONCE: Final = 250  # A payload may take 120 KB.
+ROWS_AT_ONCE: Final = 250  # A payload may take 120 KB.
 _US: Final = 1000  # in a millisecond
 
 _paid: Final = payments.c
@@ -78,12 +78,12 @@ class LedgerExport(SqlStore):
         after = starts
         while True:
             values = [sa.literal(value, column.type) for value, column in zip(after, place, strict=True)]
-            page = query.where(sa.tuple_(*place) > sa.tuple_(*values)).order_by(*place).limit(_ROWS_AT_ONCE)
+            page = query.where(sa.tuple_(*place) > sa.tuple_(*values)).order_by(*place).limit(ROWS_AT_ONCE)
             with self._database.reading() as tx:
                 rows = tx.execute(page).all()
             if rows:
                 yield rows
-            if len(rows) < _ROWS_AT_ONCE:
+            if len(rows) < ROWS_AT_ONCE:
                 return
             after = rows[-1][-len(place) :]
 

@@ -45,7 +45,7 @@ def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
     for row in rows:
         key, new = (row["project"], row["key"]), _current_from(row)
         current = current_by_key.get(key)
-        if current is not None and not _replaces(new, current):
+        if current is not None and not replaces(new, current):
             late.append(row)
             continue
         sums.replace(
@@ -94,7 +94,7 @@ def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> N
             sums.insert(inserted_versions(tx, new))
 
 
-def _replaces(new: _Current, current: _Current) -> bool:
+def replaces(new: _Current, current: _Current) -> bool:
     ours, theirs = (new.at, new.rank), (current.at, current.rank)
     return ours > theirs or (ours == theirs and not new.rank)
 

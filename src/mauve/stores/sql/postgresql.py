@@ -29,10 +29,10 @@ _PROGRAMS: Final = sa.text(
     " WHERE datname = current_database() AND application_name IS NOT NULL LIMIT 10000"
 )
 _SCHEMA_LOCK: Final = 0x6D61757665  # arbitrary, but unused by other programs in the same database
-_TABLE_LOCK_S_MAX: Final = 4
-_LOCK_POLL_S: Final = 0.5
+TABLE_LOCK_S_MAX: Final = 4
+LOCK_POLL_S: Final = 0.5
 _LOCK_S_MAX: Final = 3600.0
-_LOCK_LOGGED_EVERY_S: Final = 5.0
+LOCK_LOGGED_EVERY_S: Final = 5.0
 
 
 class Postgresql:
@@ -73,7 +73,7 @@ class Postgresql:
     def prepare_to_migrate(self, connection: sa.Connection) -> None:
         """Block migrations by other processes until this transaction ends, and create the schema."""
         # Do not wait long for a table that another program uses: every other statement would queue up.
-        for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{_TABLE_LOCK_S_MAX}s")):
+        for name, limit in (("statement_timeout", "0"), ("lock_timeout", f"{TABLE_LOCK_S_MAX}s")):
             connection.execute(sa.select(sa.func.set_config(name, limit, sa.true())))
         _lock_schema(connection)
         connection.execute(sa.schema.CreateSchema(self._schema, if_not_exists=True))
@@ -128,10 +128,10 @@ def _lock_schema(connection: sa.Connection) -> None:
         now = time.monotonic()
         if now - began_at > _LOCK_S_MAX:
             raise UnsupportedServerError("another machine has been migrating the database for an hour: see its log")
-        if now - logged_at >= _LOCK_LOGGED_EVERY_S:
+        if now - logged_at >= LOCK_LOGGED_EVERY_S:
             log.info("waiting_for_migration", waited_s=round(now - began_at), advice="another machine is migrating")
             logged_at = now
-        time.sleep(_LOCK_POLL_S)
+        time.sleep(LOCK_POLL_S)
 
 
 def set_wait(connection: sa.Connection, seconds: float) -> None:

@@ -9,8 +9,8 @@ from mauve.stores.imports import IMPORT_STREAM, ROWS_MAX, SOURCE_PREFIX, seq_of
 from mauve.stores.warehouse import STREAM_SHIFT, Connection
 from mauve.stores.warehouse.schema import day_from, day_number
 
-_PAGE_ROWS_MAX: Final = 50_000
-_PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
+PAGE_ROWS_MAX: Final = 50_000
+PAGE_BYTES: Final = 8 * 1024 * 1024  # of texts; one more row may exceed it
 
 # One thread, so that other reads keep a core. Finding a person scans every row of the project.
 _LIMITS: Final = "SETTINGS max_threads = 1, max_memory_usage = 134217728, max_execution_time = {seconds}"
@@ -66,7 +66,7 @@ class ClickHouseEventExport:
 
         The first step reads only `seq`, so that the texts of a large day are read once, not once per page.
         """
-        first_rows = f"SELECT seq FROM events WHERE {condition} ORDER BY seq LIMIT {_PAGE_ROWS_MAX}"
+        first_rows = f"SELECT seq FROM events WHERE {condition} ORDER BY seq LIMIT {PAGE_ROWS_MAX}"
         ((found, last),) = self._read(f"SELECT count(), max(seq) FROM ({first_rows})", bound, _PAGE_LIMITS)
         if not found:
             return 0, 0, True
@@ -74,10 +74,10 @@ class ClickHouseEventExport:
         fitting = f"""
         SELECT count(), max(seq)
         FROM (SELECT seq, size, sum(size) OVER (ORDER BY seq ROWS UNBOUNDED PRECEDING) AS total FROM ({sizes}))
-        WHERE total - size < {_PAGE_BYTES}
+        WHERE total - size < {PAGE_BYTES}
         """
         ((rows, last_fitting),) = self._read(fitting, bound, _PAGE_LIMITS)
-        return rows, last_fitting, found < _PAGE_ROWS_MAX and last_fitting == last
+        return rows, last_fitting, found < PAGE_ROWS_MAX and last_fitting == last
 
     def _read(self, sql: str, bound: Mapping[str, str | int], limits: str) -> list[list[Any]]:
         return self._connection.read(f"{sql} {limits}, {_NUMBERS}", bound)

@@ -23,7 +23,7 @@ from mauve.stores.warehouse.schema import STAGED_CANDIDATES, day_from, day_numbe
 FILTER_BYTES_MAX: Final = 512 * 1024 * 1024
 """The limit for all filters. Beyond it, they are overfilled and recognize fewer new ids: slower, but never wrong."""
 
-_CAPACITY_MIN: Final = 65_536
+CAPACITY_MIN: Final = 65_536
 _SLACK_MAX: Final = 1.25  # the allowed oversize of a past day's filter
 _IDS_AT_ONCE: Final = 1_000_000
 _FIRST_BYTES: Final = 256  # a day is read in pieces, by the first byte
@@ -138,7 +138,7 @@ class SeenIds:
         ((stored,),) = self._connection.rows(f"SELECT count() FROM seen WHERE {_is_of(day)}")
         taken = sum(each.size_bytes for other, each in self._filters.items() if other != day)
         room = capacity_of(max(FILTER_BYTES_MAX - taken, 0))
-        made = IdFilter(max(min(max(stored, ids_expected), room), _CAPACITY_MIN))
+        made = IdFilter(max(min(max(stored, ids_expected), room), CAPACITY_MIN))
         for hashes in read_ahead(self._stored_hashes(day, stored)):
             made.add(hashes)
         self._filters[day] = made

@@ -16,7 +16,7 @@ from mauve.stores.warehouse.columns import events_as_arrow, seen_as_arrow, seqs_
 from mauve.stores.warehouse.schema import ADD_EVENT_DAYS, STAGING, TABLES, day_from, day_number
 from mauve.stores.warehouse.seen_ids import NO_IDS, SeenIds, received_ids, same_ids, staged_ids
 
-_STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range
+STORED_AFTER_MAX: Final = 5_000_000  # several times the largest range
 ID_HASH: Final = "sipHash128(project, '/', id)"
 _STAGED_TABLES: Final = ("staged", "staged_repeats", "staged_stored")
 _HASHED_IDS: Final = f"SELECT seq, {ID_HASH} FROM staged WHERE id != ''"
@@ -126,11 +126,11 @@ class ClickHouseWarehouse:
             return {}
         self._sync_replica()
         rows = self._connection.rows(
-            f"SELECT seq, counted FROM events WHERE {_after(positions, received_from_ms)} LIMIT {_STORED_AFTER_MAX + 1}"
+            f"SELECT seq, counted FROM events WHERE {_after(positions, received_from_ms)} LIMIT {STORED_AFTER_MAX + 1}"
         )
-        if len(rows) > _STORED_AFTER_MAX:
+        if len(rows) > STORED_AFTER_MAX:
             raise WarehouseUnavailableError(
-                f"the warehouse holds more than {_STORED_AFTER_MAX} events that the ledger does not have: "
+                f"the warehouse holds more than {STORED_AFTER_MAX} events that the ledger does not have: "
                 "restore both from the same backup"
             )
         return {seq: counted == 1 for seq, counted in rows}

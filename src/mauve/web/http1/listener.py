@@ -17,7 +17,7 @@ RESERVED: Final = 256  # of them, for clients that send without delay, such as h
 _WAIT_S_MIN: Final = 2  # before a client counts as slow
 _LOG_EVERY_S: Final = 60
 _TICK_S: Final = 1.0
-_SHUTDOWN_S_MAX: Final = 5.0
+SHUTDOWN_S_MAX: Final = 5.0
 _POLL_S: Final = 0.01
 _ACCEPT_RETRY_S: Final = 0.1
 
@@ -63,7 +63,7 @@ class Listener:
         self._pause_accepting()
         self._socket.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SHUTDOWN_S_MAX):
+            async with asyncio.timeout(SHUTDOWN_S_MAX):
                 await self._drain()
         for connection in list(self._shared.connections):
             connection.abort()

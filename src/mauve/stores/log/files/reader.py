@@ -138,7 +138,7 @@ class SegmentLogReader:
                 records.append(LogRecord(frame.number, frame.payload))
                 cursor.after = frame.number
         if records:
-            self._sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
+            self.sync(stream, segments[segments.index(begins_in) : segments.index(cursor.segment) + 1])
         return records
 
     def records(self, stream: int, after: int, through: int) -> Iterator[LogRecord]:
@@ -163,7 +163,7 @@ class SegmentLogReader:
         directory = stream_directory(self._root, stream)
         segments = list_segments(self._disk, directory)
         spent = [
-            segment for segment, _ in takewhile(lambda pair: self._is_spent(stream, *pair, through), pairwise(segments))
+            segment for segment, _ in takewhile(lambda pair: self.is_spent(stream, *pair, through), pairwise(segments))
         ]
         if not spent:
             return
@@ -219,7 +219,7 @@ class SegmentLogReader:
     def close(self) -> None:
         """Do nothing: no file stays open between two calls."""
 
-    def _sync(self, stream: int, segments: list[Segment]) -> None:
+    def sync(self, stream: int, segments: list[Segment]) -> None:
         """Sync the records just read: their writer may not have done so yet, or may be dead.
 
         Otherwise a power cut could lose a record that others were deduplicated against, or that is partly stored.
@@ -295,7 +295,7 @@ class SegmentLogReader:
         records = max(number - cursor.next_number, 1)
         self._quarantine.report(directory, cursor.segment, cursor.offset, damaged, records)
 
-    def _is_spent(self, stream: int, segment: Segment, successor: Segment, through: int) -> bool:
+    def is_spent(self, stream: int, segment: Segment, successor: Segment, through: int) -> bool:
         """Return whether a complete segment holds no record above `through`."""
         if successor.first <= through + 1:
             return True

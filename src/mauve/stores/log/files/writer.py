@@ -43,7 +43,7 @@ Entry: TypeAlias = tuple[Sequence[bytes], int, int]
 _FULL_RECHECK_S: Final = 0.1
 # Less than the gap between two writers' numbers, so that a torn batch never reaches the numbers of the next writer.
 _BATCH_RECORDS_MAX: Final = 2**16
-_JOINED_PIECE_BYTES_MAX: Final = 2**12  # Up to this mean size, copying pieces together beats listing them.
+JOINED_PIECE_BYTES_MAX: Final = 2**12  # Up to this mean size, copying pieces together beats listing them.
 _OUT_OF_SPACE: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -89,7 +89,7 @@ class Tail:
         if descriptor is None or self._offset + frame_bytes(entries[0][1]) > self._segment_bytes:
             descriptor = self._begin_segment()
         pieces, end, count = self._frame(entries)
-        if end - self._offset <= _JOINED_PIECE_BYTES_MAX * len(pieces):
+        if end - self._offset <= JOINED_PIECE_BYTES_MAX * len(pieces):
             pieces = [b"".join(pieces)]
         write_all(self._disk, descriptor, pieces, self._offset)
         self._disk.sync(descriptor)
@@ -340,7 +340,7 @@ class SegmentLogWriter:
                 done.set_result(place)
         self._last_number = first + stored - 1
         if isinstance(error, LogFailedError):
-            self._refuse_everything(str(error))
+            self.refuse_everything(str(error))
         if error is not None:
             _fail(waiting[stored:], error)
         if self._waiting:
@@ -349,7 +349,7 @@ class SegmentLogWriter:
             self._is_flushing = False
             self._idle.set()
 
-    def _refuse_everything(self, reason: str) -> None:
+    def refuse_everything(self, reason: str) -> None:
         """Stop permanently. A failed sync is not retried: the retry could succeed even though the record is lost."""
         log.error("log_writer_failed", directory=str(self._directory), reason=reason)
         self._refusal, self.has_failed = reason, True

@@ -44,7 +44,7 @@ READ_S_MAX: Final = 20.0  # including the first connection
 TRIM_EVERY_S: Final = 60.0  # Trimming takes a third of a second.
 TRIM_BYTES: Final = 256 * 2**20
 _BATCH_BYTES_MAX: Final = 4 * 2**20
-_FROM_LEADER_MAX: Final = 100  # single-message requests to the leader per read
+FROM_LEADER_MAX: Final = 100  # single-message requests to the leader per read
 # Before a message is given up. A replaced leader notices far sooner.
 MISSING_S_MAX: Final = 30.0
 MISSING_TRIES_MIN: Final = 10
@@ -285,7 +285,7 @@ class NatsLogReader:
         messages: list[Message] = []
         missing: list[int] = []
         asked = 0
-        while sequence < end and asked < _FROM_LEADER_MAX:
+        while sequence < end and asked < FROM_LEADER_MAX:
             message = found.get(sequence)
             if message is None and sequence not in self._progress[stream].given_up:
                 # Deleted, or not yet on that replica.

@@ -30,12 +30,12 @@ WAITING_BYTES_MAX: Final = 32 * 2**20
 ASSUMED_FLUSH_S: Final = 0.004  # assumed until the servers have been measured
 _FLUSH_WEIGHT: Final = 0.25
 _ATTEMPT_S: Final = 1.0
-_LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
+LAST_ATTEMPT_S: Final = 1.5  # how long after its deadline a group may still be sent
 _PAUSE_S: Final = 0.1
 _CONNECT_EVERY_S: Final = 1.0
 _FAILURE_VALID_S: Final = 10.0  # With no traffic, only a reconnect shows that NATS has recovered.
-_FINISH_S_MAX: Final = 1.0  # for `close`: requests in flight have already had 5 of the 8 s for a stop
-_DISCONNECT_S_MAX: Final = 0.5
+FINISH_S_MAX: Final = 1.0  # for `close`: requests in flight have already had 5 of the 8 s for a stop
+DISCONNECT_S_MAX: Final = 0.5
 
 # Answers that mean nothing was stored. All others are inconclusive, such as a failed store, or a server limit that the
 # leader may reach after the others have stored the message.
@@ -146,7 +146,7 @@ class NatsLogWriter:
         self._is_closed = True
         if self._connecting is not None:
             self._connecting.cancel()
-        ends_at = time.monotonic() + _FINISH_S_MAX
+        ends_at = time.monotonic() + FINISH_S_MAX
         while (tasks := self._tasks()) and (remaining_s := ends_at - time.monotonic()) > 0:
             await asyncio.wait(tasks, timeout=remaining_s)
         tasks = self._tasks()
@@ -154,7 +154,7 @@ class NatsLogWriter:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._connection.close(), _DISCONNECT_S_MAX)
+            await asyncio.wait_for(self._connection.close(), DISCONNECT_S_MAX)
 
     async def _stay_connected(self) -> None:
         """Reconnect even without events: a load balancer sends none to a process that is not ready."""
@@ -202,7 +202,7 @@ class NatsLogWriter:
             records.append(self._waiting.popleft())
             size += records[-1].length
         self._waiting_bytes -= size
-        gives_up_at = max(records[0].queued_at + WAIT_S_MAX, time.monotonic() + _LAST_ATTEMPT_S)
+        gives_up_at = max(records[0].queued_at + WAIT_S_MAX, time.monotonic() + LAST_ATTEMPT_S)
         return _Group(records, packed([each.parts for each in records]), next(self._ids), gives_up_at)
 
     async def _store_or_fail(self, group: _Group) -> None:

@@ -25,8 +25,8 @@ _MONITOR_PORT: Final = 8222
 _CLIENT_PORT: Final = 4222
 _CLIENTS_MAX: Final = 10_000
 _OWN_NAMES: Final = "mauve "  # the prefix of all our connection names
-_JETSTREAM_S_MAX: Final = 5.0
-_RETRY_S: Final = 0.5
+JETSTREAM_S_MAX: Final = 5.0
+RETRY_S: Final = 0.5
 
 
 class _Sync(msgspec.Struct, frozen=True):
@@ -78,14 +78,14 @@ T = TypeVar("T")
 
 def ask_when_started(urls: Sequence[str], threads: ThreadPoolExecutor) -> list[Server | None]:
     """Query every monitoring endpoint; retry until JetStream is on and the cluster has formed."""
-    gives_up_at = time.monotonic() + _JETSTREAM_S_MAX
+    gives_up_at = time.monotonic() + JETSTREAM_S_MAX
     while True:
         answers = list(threads.map(_ask_monitor, urls))
         servers = {server.server_id: server for server in answers if server is not None}
         is_on = all(server.jetstream.config is not None for server in servers.values())
         if not servers or (is_on and cluster_size(servers.values()) >= len(servers)) or time.monotonic() > gives_up_at:
             return answers
-        time.sleep(_RETRY_S)
+        time.sleep(RETRY_S)
 
 
 def cluster_size(servers: Collection[Server]) -> int:

@@ -77,7 +77,7 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     Only a server's own monitoring endpoint shows whether it syncs. Once the streams exist, a minority of the servers
     may be down: one failure must not keep the service from starting.
     """
-    _check_connection(url)
+    check_connection(url)
     urls = monitor_urls_of(url, monitor_urls)
     with ThreadPoolExecutor(MONITORS_MAX, thread_name_prefix="nats-monitor") as threads:
         answers = ask_when_started(urls, threads)
@@ -96,7 +96,9 @@ def check_servers(url: Secret, monitor_urls: Sequence[str], *, all_of_them: bool
     return size
 
 
-def _check_connection(url: Secret) -> None:
+def check_connection(url: Secret) -> None:
+    """Raise unless the servers accept our credentials."""
+
     async def do_nothing(_client: "Client") -> None: ...
 
     try:

@@ -20,11 +20,11 @@ INSTALLATION: Final = "mauve-installation"
 STREAM_ID: Final = "mauve-stream-id"
 API: Final = "$JS.API"
 API_S_MAX: Final = 5.0
-_AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected within 9 s.
+AGAIN_S: Final = 0.5  # A leader answers in milliseconds, and one is elected within 9 s.
 # A leader contacts its followers at least every two seconds and steps down if one follows another leader. Followers
 # without contact for 4 s elect a new one.
 LEADER_CONTACT_S_MAX: Final = 2.5
-_PLACED_S_MAX: Final = 12.0  # A leader discovers newly started servers within a few seconds.
+PLACED_S_MAX: Final = 12.0  # A leader discovers newly started servers within a few seconds.
 STARTING_S_MAX: Final = 12.0  # A newly started cluster elects a leader first.
 _PEER_OFFLINE: Final = "peer offline"
 NO_ANSWER: Final = "JetStream does not answer: it may have lost its quorum"
@@ -183,14 +183,14 @@ def is_peer_offline(refusal: Exception) -> bool:
 
 async def create_stream(client: "Client", stream: int, config: Mapping[str, Any]) -> None:
     """Create a stream, retrying while the cluster's leader has not discovered a newly started server."""
-    gives_up_at = time.monotonic() + _PLACED_S_MAX
+    gives_up_at = time.monotonic() + PLACED_S_MAX
     while True:
         try:
             await ask(client, f"STREAM.CREATE.{stream_name(stream)}", config)
         except ApiError as error:
             if not is_peer_offline(error) or time.monotonic() > gives_up_at:
                 raise
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(AGAIN_S)
         else:
             return
 
@@ -216,14 +216,14 @@ async def again_until_answered(attempt: Callable[[float], Coroutine[Any, Any, T]
     try:
         while (left_s := ends_at - time.monotonic()) > 0:
             waiting.add(asyncio.create_task(attempt(left_s)))
-            done, waiting = await asyncio.wait(waiting, timeout=_AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
+            done, waiting = await asyncio.wait(waiting, timeout=AGAIN_S, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 try:
                     return task.result()
                 except StoreUnavailableError as error:
                     reason = str(error)
             if done:
-                await asyncio.sleep(_AGAIN_S)  # It may have failed immediately.
+                await asyncio.sleep(AGAIN_S)  # It may have failed immediately.
     finally:
         for task in waiting:
             task.cancel()
@@ -257,7 +257,7 @@ async def find_stream(client: "Client", stream: int) -> StreamInfo | None:
         except StoreUnavailableError:
             if time.monotonic() > gives_up_at:
                 raise
-        await asyncio.sleep(_AGAIN_S)
+        await asyncio.sleep(AGAIN_S)
 
 
 async def purge(client: "Client", stream: int, keep_from: int) -> None:
