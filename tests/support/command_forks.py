@@ -24,11 +24,8 @@ _FDS = 4  # standard input, output and error, and a socket for the exit code
 # does not have.
 _IMPORTED_LATER = (
     *("alembic.migration", "alembic.operations", "alembic.script", "psycopg", "nats.aio.client", "clickhouse_connect"),
-    *("mauve.wiring.bootstrap", "mauve.wiring.control", "mauve.server.doctor"),
-    *(f"mauve.cli.{name}" for name in ("app", "credentials", "failures", "org", "user")),
-    *("alembic.command", "alembic.config", "psycopg", "nats.aio.client", "clickhouse_connect"),
     *("mauve.wiring.bootstrap", "mauve.server.doctor"),
-    *(f"mauve.cli.{name}" for name in ("app", "failures", "key", "org", "token", "user")),
+    *(f"mauve.cli.{name}" for name in ("app", "credentials", "failures", "org", "user")),
 )
 
 
