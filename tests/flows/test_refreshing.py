@@ -408,4 +408,4 @@ class TestNewApp:
 
     def test_its_form_says_what_type_and_ownership_do(self, developer):
         page = developer.open("/apps/new").text
-        assert page.count("no number") == 2
+        assert page.count("does not affect numbers") == 2
