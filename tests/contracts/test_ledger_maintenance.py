@@ -14,11 +14,11 @@ from mauve.stores.ledger import DeadLetter, Entry, LoadStep
 from mauve.stores.ledger import schema as ledger_schema
 from mauve.stores.ledger.closed_days import DayUsers, SqlClosedDays
 from mauve.stores.ledger.maintenance import LedgerMaintenance
-from mauve.stores.maintenance import DeletedEntries, ErasedEntries
+from mauve.stores.maintenance import ChangedEntries
 from support.ledger_entries import ACCEPTED, CONFLICT, DUPLICATE, ODD_IDS, a_payment, a_version, mrr_of, rows_of, totals
 from support.mrr_model import history_of
 
-NOTHING = ErasedEntries(0, 0, 0)
+NOTHING = ChangedEntries(0, 0, 0)
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def test_payments_lose_the_person_and_keep_the_money(writer, reader, maintenance
     payments = [a_payment("p1", user="ann", payload=b'{"user":"ann"}'), a_payment("p2", user="bob"), a_payment("p3")]
     writer.record([Entry([*payments, a_payment("p1", project="proj_2", user="ann")])])
     before = totals(reader)
-    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(1, 0, 0)
+    assert maintenance.erase_user("proj_1", "ann") == ChangedEntries(1, 0, 0)
     kept = {(row.project, row.id): (row.user, row.payload) for row in rows_of(ledger_database, ledger_schema.payments)}
     assert kept["proj_1", "p1"] == (None, b"{}")
     assert kept["proj_1", "p2"] == ("bob", b'{"name": "payment"}')
@@ -45,12 +45,12 @@ def test_a_project_is_deleted_from_every_table_and_others_stay(writer, reader, m
         stats = IngestStats("2026-11-15", 5, {(project, "accepted"): 1})
         writer.record([Entry(many, subscriptions=[a_version(1, project=project)], ingest_stats=stats)])
     before = totals(reader, "proj_2"), mrr_of(reader, "proj_2")
-    assert maintenance.delete_project("proj_1") == DeletedEntries(1_201, 1, 0)
+    assert maintenance.delete_project("proj_1") == ChangedEntries(1_201, 1, 0)
     tables = [table for table in ledger_schema.metadata.sorted_tables if "project" in table.c]
     left = {row.project for table in tables for row in rows_of(ledger_database, table)}
     assert left == {"proj_2"}
     assert (totals(reader, "proj_2"), mrr_of(reader, "proj_2")) == before
-    assert maintenance.delete_project("proj_1") == DeletedEntries(0, 0, 0)
+    assert maintenance.delete_project("proj_1") == ChangedEntries(0, 0, 0)
 
 
 def test_a_day_closed_by_a_step_that_began_before_the_deletion_leaves_no_users(maintenance, ledger_database):
@@ -108,7 +108,7 @@ def test_subscriptions_lose_their_owner_and_keep_their_history(writer, reader, m
         [Entry(subscriptions=recorded), Entry(subscriptions=[a_version(9, id="x", payload=b'{"user":"ann"}')])]
     )
     before = mrr_of(reader, "proj_1"), history_of(reader, "proj_1", date(1970, 1, 1), date(1970, 1, 3))
-    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(0, 3, 0)
+    assert maintenance.erase_user("proj_1", "ann") == ChangedEntries(0, 3, 0)
     assert versions() == {1: {}, 2: {}, 3: {"customer": "bob"}, 4: {"note": "ann"}, 9: {}}
     current = {row.id: row.payload for row in rows_of(ledger_database, ledger_schema.subscriptions)}
     assert current == {"sub_1": b'{"note": "ann"}', "x": b"{}"}
@@ -119,7 +119,7 @@ def test_subscriptions_lose_their_owner_and_keep_their_history(writer, reader, m
 def test_a_subscription_with_an_id_of_any_length_loses_its_owner(writer, maintenance, ledger_database):
     long = a_version(1, id="i" * 500_000, status="", payload=json.dumps({"user": "ann"}).encode())
     writer.record([Entry(subscriptions=[long])])
-    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(0, 1, 0)
+    assert maintenance.erase_user("proj_1", "ann") == ChangedEntries(0, 1, 0)
     for table in (ledger_schema.subscriptions, ledger_schema.subscription_versions):
         assert [(row.id, row.payload) for row in rows_of(ledger_database, table)] == [(long.id, b"{}")]
 
@@ -132,7 +132,7 @@ def test_dead_letters_keep_the_events_of_others(loader, maintenance, ledger_data
     both = [{"name": "view", "user": "ann", "props": {"a": 1}}, {"name": "view", "user": "bob", "id": "1"}]
     letters = [letter(1, "proj_1", both), letter(2, "proj_2", both), DeadLetter(1, 3, "why", b'\xff{"user":"ann"', 5)]
     loader.finish(LoadStep({}, dead_letters=letters))
-    assert maintenance.erase_user("proj_1", "ann") == ErasedEntries(0, 0, 2)
+    assert maintenance.erase_user("proj_1", "ann") == ChangedEntries(0, 0, 2)
     rows = sorted(rows_of(ledger_database, ledger_schema.dead_letters), key=lambda row: row.sequence)
     first, second, third = [row.payload for row in rows]
     assert json.loads(first[first.index(b"[") :]) == [{"name": "view"}, both[1]]
@@ -148,7 +148,7 @@ def test_unusual_names_are_found(writer, maintenance, user):
         payload = json.dumps({"user": user}, ensure_ascii=ensure_ascii).encode()
         writer.record([Entry([a_payment(f"p{ensure_ascii}", user=user, payload=payload)])])
         writer.record([Entry(subscriptions=[a_version(id=f"s{ensure_ascii}", payload=payload)])])
-    assert maintenance.erase_user("proj_1", user) == ErasedEntries(2, 2, 0)
+    assert maintenance.erase_user("proj_1", user) == ChangedEntries(2, 2, 0)
 
 
 def test_many_entries_are_erased_in_many_small_transactions(writer, maintenance, ledger_database):
