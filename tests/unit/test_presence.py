@@ -56,7 +56,7 @@ def test_a_process_that_starts_again_counts_once(tmp_path):
 
 
 def test_a_process_that_cannot_announce_itself_logs_it_once(tmp_path, monkeypatch):
-    (tmp_path / "accepted").write_text("in the way")
+    (tmp_path / "accepted").write_text("a file")
     with capture_logs() as logs, opened(tmp_path / "accepted", 0) as presence:
         assert presence.use() == 1
         eventually(lambda: logs)
