@@ -11,11 +11,8 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import UTC, date, datetime, timedelta
+from itertools import islice
 from pathlib import Path
-
-import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
 
 from mauve.core.problems import Problem
 from mauve.core.window import Window
@@ -24,8 +21,10 @@ from mauve.metrics.questions import Question, QuestionBatch, body_of
 from mauve.metrics.registry import METRICS
 from mauve.query import ReadStores
 from mauve.query.read import rows_by_project
+from mauve.stores.ledger import Entry, SubscriptionVersion
 from mauve.stores.ledger.closed_days import ClosedDaysReader
 from mauve.stores.ledger.reader import LedgerReader
+from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.sql.database import Database, sqlite_url
 from mauve.stores.sql.migrate import LEDGER, migrate
 from mauve.stores.warehouse import Connection
@@ -42,24 +41,24 @@ WINDOWS = {
     "all of time": Window(date.min, TODAY),  # refused: more rows than an answer may have
 }
 ROUNDS = 9
-# Each subscription has five versions; five currencies, spread over all years.
-FILL = f"""
-WITH RECURSIVE numbers(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM numbers WHERE n + 1 < {VERSIONS})
-INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
-SELECT '{PROJECT}', CAST('sub_' || (n % {VERSIONS // 5}) AS BLOB), 'sub_' || (n % {VERSIONS // 5}),
-    {NOW_MS}000 - (n * 7919 % {VERSIONS}) * {YEARS * 365 * 86_400_000_000 // VERSIONS}, {NOW_MS},
-    CASE n % 6 WHEN 0 THEN 'canceled' ELSE 'active' END, 1999 + n % 500,
-    CASE n % 5 WHEN 0 THEN 'eur' WHEN 1 THEN 'usd' WHEN 2 THEN 'gbp' WHEN 3 THEN 'chf' ELSE 'jpy' END,
-    CAST('{{}}' AS BLOB), CAST('' AS BLOB)
-FROM numbers
-"""
-# As old as a version can be, so that all of time has more rows than an answer may have.
-FILL_ANCIENT = f"""
-INSERT INTO subscription_versions (project, key, id, at, received_at, status, mrr, currency, payload, rank)
-SELECT project, CAST('ancient_' || currency AS BLOB), 'ancient', {-62_135_596_800_000_000}, 0, 'active', 1, currency,
-    payload, rank
-FROM subscription_versions GROUP BY project, currency
-"""
+VERSIONS_AT_ONCE = 10_000
+CURRENCIES = ("eur", "usd", "gbp", "chf", "jpy")
+STEP_US = YEARS * 365 * 86_400_000_000 // VERSIONS
+ANCIENT_US = -62_135_596_800_000_000  # as old as a version can be: all of time has more rows than an answer may have
+
+
+def versions() -> Iterator[SubscriptionVersion]:
+    """Yield versions in order: five of each subscription, in five currencies, spread over all years."""
+    for currency in CURRENCIES:
+        yield version(f"ancient_{currency}", ANCIENT_US, "active", 1, currency)
+    for n in range(VERSIONS):
+        status = "canceled" if n % 6 == 0 else "active"
+        at = NOW_MS * 1000 - (VERSIONS - n) * STEP_US
+        yield version(f"sub_{n % (VERSIONS // 5)}", at, status, 1999 + n % 500, CURRENCIES[n % 5])
+
+
+def version(id_: str, at: int, status: str, mrr: int, currency: str) -> SubscriptionVersion:
+    return SubscriptionVersion(PROJECT, id_, at, NOW_MS, status, mrr, currency, b"{}")
 
 
 def main() -> None:
@@ -68,9 +67,9 @@ def main() -> None:
         tempfile.TemporaryDirectory() as folder,
         closing(Database(sqlite_url(Path(folder) / "ledger.db"), busy_timeout_s=5)) as database,
     ):
-        _fill(database)
-        began = time.perf_counter()
         migrate(database, LEDGER)
+        began = time.perf_counter()
+        _fill(database)
         built_s = time.perf_counter() - began
         warehouse = WarehouseReader(_never)
         stores = ReadStores(warehouse, LedgerReader(database), ClosedDaysReader(database))
@@ -86,15 +85,9 @@ def _never() -> Connection:
 
 
 def _fill(database: Database) -> None:
-    """Write the versions as a release from before the table of changes did, for `migrate` to build it."""
-    config = Config()
-    config.set_main_option("script_location", str(LEDGER.folder))
-    config.attributes["version_table"] = LEDGER.version_table
-    with database.writing() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0004")
-        connection.execute(sa.text(FILL))
-        connection.execute(sa.text(FILL_ANCIENT))
+    writer, found = LedgerWriter(database), versions()
+    while some := list(islice(found, VERSIONS_AT_ONCE)):
+        writer.record([Entry(subscriptions=some)])
 
 
 def _medians_ms(stores: ReadStores) -> Iterator[tuple[str, float]]:

@@ -77,7 +77,7 @@ def _mrr_history() -> Iterator[Figure]:
     peak_mb = found["peak_mb"]
     name = "memory of these reads, above baseline"
     yield Figure(name, f"{peak_mb:.0f} MB", floor=at_most(peak_mb, READ_MB_MAX, "MB"))
-    yield Figure("building the history of 1 million versions", f"{found['built_s']:.1f} s")
+    yield Figure("recording 1 million versions of subscriptions", f"{found['built_s']:.1f} s")
 
 
 def _misses(by_size: dict[str, dict[str, float]]) -> Iterator[Figure]:

@@ -145,6 +145,6 @@ def test_a_failure_of_another_kind_is_not_blamed_on_a_long_query(opened, url, tm
     migrate(opened(url, CATALOG), CATALOG)
     newer = planted(CATALOG, tmp_path, 'op.execute("SELECT 1 / 0")')
     with pytest.raises(
-        UnsupportedServerError, match=r"could not be migrated \(division by zero\): they are as they were"
+        UnsupportedServerError, match=r"could not be migrated \(division by zero\): they are unchanged"
     ):
         migrate(opened(url, newer), newer)
