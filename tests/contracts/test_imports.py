@@ -4,7 +4,6 @@ import itertools
 import random
 import threading
 from array import array
-from contextlib import contextmanager
 from datetime import date
 
 import msgspec
@@ -25,7 +24,6 @@ from mauve.stores.imports import (
 )
 from mauve.stores.ledger import Entry
 from mauve.stores.ledger.imports import ImportLedger
-from mauve.stores.ledger.payments import Claim, take_over
 from mauve.stores.ledger.writer import LedgerWriter
 from mauve.stores.warehouse import EventRows, first_seq
 from mauve.stores.warehouse.imports import EmbeddedImports, ServerImports
@@ -210,25 +208,6 @@ def a_new_import(digest=DIGEST, project="proj_1"):
     )
 
 
-class RacedLedger:
-    """A database in which a payment is read, once, before another transaction undoes its import."""
-
-    def __init__(self, database, source, undo):
-        self._database, self._source = database, source
-        self._rivals = [undo]
-
-    @contextmanager
-    def writing(self):
-        for undo in self._rivals:
-            self._rivals = []
-            key = ("proj_1", "inv_1")
-            undo()
-            with self._database.writing() as tx:
-                take_over(tx, {key: "api"}, {key: Claim(b"digest", None, self._source, NOW)})
-        with self._database.writing() as tx:
-            yield tx
-
-
 class TestLedger:
     @pytest.fixture
     def imports(self, ledger_database):
@@ -287,18 +266,6 @@ class TestLedger:
             revisions += reader.money_revisions(["proj_1"]).values()
         assert len(set(revisions)) == 4
         assert revisions == sorted(revisions)
-
-    def test_a_payment_that_is_undone_while_it_is_sent_is_recorded_again(self, imports, open_ledger, reader):
-        found = imports.begin(a_new_import())
-        imports.commit(found.number, ImportChunk(0, 1, ImportCounts(), [a_payment(source=found.name)]))
-
-        def undo():
-            imports.begin_undo(found.number)
-            assert sum(imports.undo_money(found.number)) == 1
-
-        raced = RacedLedger(open_ledger(), found.name, undo)
-        assert LedgerWriter(raced).record([Entry([a_payment()])]) == [[ACCEPTED]]
-        assert [row[-1] for row in totals(reader)] == [1999]
 
     def test_payments_that_are_sent_while_their_import_is_undone_are_all_kept(self, imports, open_ledger, reader):
         found = imports.begin(a_new_import())

@@ -4,17 +4,14 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from contextlib import contextmanager
 from datetime import date
 
 import pytest
-from sqlalchemy.exc import IntegrityError
 
 from mauve.core.times import DAY_MS
 from mauve.core.window import Window
 from mauve.stores import StoreUnavailableError
 from mauve.stores.ledger import DeadLetter, Entry, LoadStep, Payment
-from mauve.stores.ledger.payments import insert_one_by_one
 from mauve.stores.ledger.reader import LedgerReader
 from mauve.stores.ledger.schema import payments
 from mauve.stores.ledger.writer import LedgerWriter
@@ -36,23 +33,6 @@ from support.ledger_entries import (
     rows_of,
     totals,
 )
-
-
-class RacedDatabase(Database):
-    """A database in which another writer is faster, once."""
-
-    def __init__(self, url, rival):
-        super().__init__(url, busy_timeout_s=5)
-        self._rivals = [rival]
-
-    @contextmanager
-    def writing(self):
-        for rival in self._rivals:
-            self._rivals = []
-            rival()
-            raise StoreUnavailableError("duplicate key") from IntegrityError("INSERT", {}, Exception())
-        with super().writing() as tx:
-            yield tx
 
 
 class TestRevisions:
@@ -239,27 +219,6 @@ writer.close()
         assert totals(reader) == [(TODAY, "eur", 1500)]
         assert loader.usage(PERIOD) == {"org_1": 500}
         assert [number for number, _ in loader.read_events(0, 10**6)] == list(range(1, 101))
-
-    def test_a_lost_race_is_retried_without_loss(self, ledger_url, open_ledger, reader, loader):
-        rival = LedgerWriter(open_ledger())
-        database = RacedDatabase(ledger_url, rival=lambda: record_payments(rival, a_payment("1"), a_payment("2")))
-        items = [a_payment("3"), a_payment("2", digest=b"other"), a_payment("1"), a_payment("3")]
-        found = LedgerWriter(database).record([Entry(items, [a_version()], b"events")])
-        database.close()
-        assert found == [[ACCEPTED, CONFLICT, DUPLICATE, DUPLICATE]]
-        assert totals(reader) == [(TODAY, "eur", 3 * 1999)]
-        assert loader.usage(PERIOD) == {"org_1": 3}
-        assert len(loader.read_events(0, 100)) == 1
-
-    def test_a_payment_just_stored_by_another_writer_is_not_taken_for_new(self, writer, ledger_database):
-        record_payments(writer, a_payment("1"))
-        new = {("proj_1", id_): a_payment(id_, user="another") for id_ in ("1", "2")}
-        with ledger_database.writing() as tx:
-            assert insert_one_by_one(tx, new) == {("proj_1", "1")}
-        assert sorted((row.id, row.user) for row in rows_of(ledger_database, payments)) == [
-            ("1", "cus_1"),
-            ("2", "another"),
-        ]
 
 
 class TestMoney:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import httpx2 as httpx
 import pytest
 
-from mauve.access.passwords import PAIR_BURST
+from mauve.access.sign_in_attempts import PAIR_BURST
 from mauve.config import settings_from
 from mauve.stores.limits.presence import Presence
 from mauve.stores.sql.processes import beat_in_database

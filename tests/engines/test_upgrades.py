@@ -144,7 +144,5 @@ def test_a_table_in_use_by_a_long_query_is_not_waited_for_forever(opened, url, t
 def test_a_failure_of_another_kind_is_not_blamed_on_a_long_query(opened, url, tmp_path):
     migrate(opened(url, CATALOG), CATALOG)
     newer = planted(CATALOG, tmp_path, 'op.execute("SELECT 1 / 0")')
-    with pytest.raises(
-        UnsupportedServerError, match=r"could not be migrated \(division by zero\): they are unchanged"
-    ):
+    with pytest.raises(UnsupportedServerError, match=r"could not be migrated \(division by zero\): they are unchanged"):
         migrate(opened(url, newer), newer)

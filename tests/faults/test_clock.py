@@ -5,7 +5,7 @@ Proves: clock.
 
 import pytest
 
-from mauve.access.passwords import PasswordAttempts
+from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.overload.token_bucket import TokenBuckets
 from mauve.stores.warehouse.warehouse_reader import WarehouseReader
 from support.service import bearer

@@ -229,4 +229,4 @@ def test_a_member_who_left_or_unsubscribed_gets_nothing_that_still_waits(
     assert machine.work() == []
     page = text_of(admin.open("/alerts"))
     assert "No longer a member." in page
-    assert "does not want these e-mails" in page
+    assert "The member has unsubscribed" in page

@@ -44,29 +44,32 @@ class LogInMemory:
 
     def __init__(self, stream):
         self.stream = stream
-        self.records = []
+        self.held = []
         self.numbers = itertools.count(1)
         self.first = 1  # what was before it is deleted
         self.is_lost = False
 
     def append(self, payload):
-        self.records.append(LogRecord(next(self.numbers), payload))
+        self.held.append(LogRecord(next(self.numbers), payload))
 
     def streams(self):
         return [self.stream]
 
     def read(self, stream, after, bytes_max):
-        return [] if self.is_lost else [record for record in self.records if record.number > after][:50]
+        return [] if self.is_lost else [record for record in self.held if record.number > after][:50]
+
+    def records(self, stream, after, through):
+        return (record for record in self.held if after < record.number <= through)
 
     def last_number(self, stream):
-        return max((record.number for record in self.records), default=0)
+        return max((record.number for record in self.held), default=0)
 
     def trim(self, stream, through):
-        self.records = [record for record in self.records if record.number > through]
+        self.held = [record for record in self.held if record.number > through]
 
     def backlog_bytes(self, positions):
         after = positions.get(self.stream, 0)
-        return sum(len(record.payload) for record in self.records if record.number > after)
+        return sum(len(record.payload) for record in self.held if record.number > after)
 
     def stored_bytes(self):
         return self.backlog_bytes({})
@@ -105,14 +108,6 @@ class TwoStreams:
 
     def lost_streams(self):
         return frozenset().union(*(log.lost_streams() for log in self._logs.values()))
-
-
-class StreamInMemory:
-    def __init__(self, log):
-        self._log = log
-
-    def records(self, after, through):
-        return (record for record in self._log.records if after < record.number <= through)
 
 
 @pytest.fixture
@@ -169,7 +164,7 @@ def test_a_batch_is_loaded_once_and_trimmed(source, ledger, warehouse, clock, pr
     assert loader.load_next_range() == 2
     assert loader.load_next_range() == 0
     assert (count(), count("counted")) == (3, 3)
-    assert source.records == []
+    assert source.held == []
     assert ledger.positions()[source.stream] == 2
     assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 3
     assert ledger.first_seen() == {project: NOW}
@@ -215,7 +210,7 @@ def test_an_unreadable_record_becomes_a_dead_letter_and_blocks_no_others(
     Loader(source, ledger, warehouse, clock, days).load_next_range()
     assert count() == 2
     assert ledger.dead_letter_count() == 2
-    assert source.records == []
+    assert source.held == []
 
 
 def test_events_sent_with_payments_are_loaded_from_the_ledger(
@@ -275,7 +270,7 @@ def test_a_failure_at_any_step_loses_nothing_and_counts_nothing_twice(
         pass
     assert (count(), count("counted")) == (10, 8)
     assert sum(ledger.usage(time.strftime("%Y-%m", time.gmtime(NOW / 1000))).values()) == 8
-    assert source.records == []
+    assert source.held == []
 
 
 def test_an_unfinished_step_is_finished_before_anything_new(source, ledger, warehouse, clock, project, count, days):
@@ -391,14 +386,14 @@ class TestMissingRecords:
         loader = Loader(source, Failing(ledger, "finish", after=False), warehouse, clock, days)
         with pytest.raises(WarehouseUnavailableError):
             loader.load_next_range()
-        self.hidden = source.records.pop()
+        self.hidden = source.held.pop()
         with pytest.raises(StoreUnavailableError, match="lacks records"):
             loader.load_next_range()
         return loader
 
     def test_the_intended_range_waits_for_a_log_that_lags(self, loader, source, ledger, count):
         assert ledger.positions() == {}
-        source.records.append(self.hidden)
+        source.held.append(self.hidden)
         assert loader.load_next_range() == 2
         assert count() == 2
         assert ledger.positions() == {source.stream: 2}
@@ -582,7 +577,6 @@ class TestTwoLoaders:
                 source=source,
                 ledger=ledger,
                 note_first_event=lambda _project, _at: None,
-                streams=lambda: {source.stream: StreamInMemory(source)},
                 close=lambda: None,
             )
             runner = LoadRunner(lambda: parts, LoadMetrics(CollectorRegistry()))
@@ -705,7 +699,7 @@ def test_only_the_record_with_refused_rows_becomes_a_dead_letter(
     assert loader.load_next_range() == 9
     assert count() == 7
     assert ledger.dead_letter_count() == 2
-    assert source.records == []
+    assert source.held == []
     assert loader.load_next_range() == 0
 
 
@@ -726,7 +720,7 @@ def test_an_engine_that_is_down_causes_no_dead_letters(source, ledger, warehouse
         with pytest.raises(WarehouseUnavailableError):
             loader.load_next_range()
     assert ledger.dead_letter_count() == 0
-    assert len(source.records) == 1
+    assert len(source.held) == 1
 
 
 def test_a_ledger_that_is_down_leaves_the_log_unchanged(source, ledger, warehouse, clock, project, count, days):
@@ -737,4 +731,4 @@ def test_a_ledger_that_is_down_leaves_the_log_unchanged(source, ledger, warehous
     source.append(batch(project, b'{"name":"view"}'))
     with pytest.raises(StoreUnavailableError):
         Loader(source, Down(), warehouse, clock, days).load_next_range()
-    assert len(source.records) == 1
+    assert len(source.held) == 1

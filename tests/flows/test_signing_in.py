@@ -10,8 +10,8 @@ from dataclasses import replace
 import pytest
 from starlette.testclient import TestClient
 
-from mauve.access.passwords import ADDRESS_BURST, PAIR_BURST
 from mauve.access.sessions import IDLE_MS, LIFETIME_MS
+from mauve.access.sign_in_attempts import ADDRESS_BURST, PAIR_BURST
 from mauve.config import settings_from
 from mauve.control import people
 from mauve.control.people import LINK_LIFETIME_MS

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import httpx2 as httpx
 
-from mauve.access.passwords import PAIR_BURST
+from mauve.access.sign_in_attempts import PAIR_BURST
 from support.cluster import Node
 from support.cluster_app import ALLOWANCE, BROWSER, CEILING, App
 from support.cluster_clients import NOT_SENT, Client

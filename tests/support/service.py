@@ -227,7 +227,7 @@ from pathlib import Path
 from mauve.stores.warehouse.chdb import ChdbConnection
 connection = ChdbConnection(Path(sys.argv[1]))
 text = connection._query("SELECT project, name, user, id, counted, seq FROM mauve.events", "JSONCompactEachRow")
-sys.stdout.write(text)
+sys.stdout.write(text.decode())
 connection.close()
 """
 

@@ -14,7 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from mauve.access.passwords import client_address
+from mauve.access.sign_in_attempts import client_address
 from mauve.cli.main import command
 from mauve.cli.serve import serve
 from mauve.config import SETTINGS, settings_from

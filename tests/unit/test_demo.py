@@ -73,4 +73,4 @@ def test_deliveries_use_only_documented_results_and_warnings():
     words = {word for entry in entries if entry.delivery for word in entry.delivery.words}
     words |= {tally.word for entry in entries for tally in entry.tallies}
     assert words <= {*DeliveryResult, *DeliveryWarning, *SignatureFailure}
-    assert {"unusable", "refused", "fee_unknown"} <= words
+    assert {"unusable", "signature_mismatch", "fee_unknown"} <= words

@@ -1,19 +1,8 @@
 import pytest
 
-from mauve.access.passwords import (
-    ACCOUNT_BURST,
-    ADDRESS_BURST,
-    CHARACTERS_MIN,
-    PAIR_BURST,
-    PasswordAttempts,
-    client_address,
-    hash_of,
-    hash_to_check,
-    matches,
-    password_from,
-    password_problem,
-)
+from mauve.access.passwords import CHARACTERS_MIN, hash_of, hash_to_check, matches, password_from, password_problem
 from mauve.access.sessions import IDLE_MS, LIFETIME_MS, is_expired
+from mauve.access.sign_in_attempts import ACCOUNT_BURST, ADDRESS_BURST, PAIR_BURST, PasswordAttempts, client_address
 from mauve.core.secret import Secret
 from mauve.core.user import Session, email_from
 

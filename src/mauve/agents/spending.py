@@ -4,12 +4,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from mauve.agents.arguments import APPS_MAX
-from mauve.agents.http_reader import HttpReader
 from mauve.agents.reader import Allowance, ListedApp, Query, Reading, RefusedError
 from mauve.core.credential import Scope
+
+if TYPE_CHECKING:
+    from mauve.agents.http_reader import HttpReader
 
 READS_UNASKED_MAX: Final = 8
 """A call that needs more reads than this is made only with `spend`."""
@@ -23,7 +25,7 @@ class Chosen(NamedTuple):
 
 
 async def choose_apps(
-    reader: HttpReader, allowance: Allowance, projects: Sequence[str] | None, after: str | None
+    reader: "HttpReader", allowance: Allowance, projects: Sequence[str] | None, after: str | None
 ) -> Chosen:
     if Scope.APPS_READ not in allowance.scopes:
         if projects is None:
@@ -91,7 +93,7 @@ class CostError(RefusedError):
         return {"needs_spend": self._cost, "cost": cost, "next": str(self)}
 
 
-async def read_all(reader: HttpReader, queries: Iterable[Query]) -> Readings:
+async def read_all(reader: "HttpReader", queries: Iterable[Query]) -> Readings:
     """Read a few at a time. After a refusal begin no other, but finish those that may already be counted."""
     asked = dict.fromkeys(queries)
     reader.reserve(len(asked))

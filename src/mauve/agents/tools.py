@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from mauve.agents.arguments import (
     APPS_MAX,
@@ -14,7 +14,6 @@ from mauve.agents.arguments import (
     OverviewArguments,
     ReadArguments,
 )
-from mauve.agents.http_reader import HttpReader
 from mauve.agents.reader import Allowance, ListedApp, Query, RefusedError, Share
 from mauve.agents.spending import READS_UNASKED_MAX, Readings, check_cost, choose_apps, page_of, read_all, receipt
 from mauve.core.credential import Scope
@@ -22,6 +21,9 @@ from mauve.core.times import utc_instant
 from mauve.core.window import Window
 from mauve.metrics.registry import METRICS
 from mauve.metrics.summaries import Rows, amounts_of, compared_days, mrr_on, rows_in
+
+if TYPE_CHECKING:
+    from mauve.agents.http_reader import HttpReader
 
 DAYS_MAX: Final = 731
 _EARLIEST: Final = date(1975, 1, 1)  # The period before must be a valid range in every store.
@@ -88,7 +90,7 @@ def mrr_changes(rows: Rows, window: Window) -> list[tuple[date, str, int]]:
     return changes
 
 
-async def list_apps(reader: HttpReader, _: Allowance, arguments: AppsArguments) -> Answer:
+async def list_apps(reader: "HttpReader", _: Allowance, arguments: AppsArguments) -> Answer:
     shown, rest = page_of(await reader.apps(), arguments.after, _LISTED_MAX)
     return {"apps": [_listed(app) for app in shown], **rest}
 
@@ -98,7 +100,7 @@ def _listed(app: ListedApp) -> Answer:
     return {"project": app.public_id, "name": app.name, "type": app.type, "first_event": first_event}
 
 
-async def show_allowance(_: HttpReader, allowance: Allowance, __: Arguments) -> Answer:
+async def show_allowance(_: "HttpReader", allowance: Allowance, __: Arguments) -> Answer:
     def shown(share: Share | None) -> Answer:
         return {} if share is None else {"left": share.left, "limit": share.limit}
 
@@ -111,7 +113,7 @@ async def show_allowance(_: HttpReader, allowance: Allowance, __: Arguments) -> 
     }
 
 
-async def read_metric(reader: HttpReader, allowance: Allowance, arguments: ReadArguments) -> Answer:
+async def read_metric(reader: "HttpReader", allowance: Allowance, arguments: ReadArguments) -> Answer:
     """Answer as the API does, in columns. A spent allowance is the API's own refusal: cached answers are still free."""
     query = Query(arguments.project, arguments.metric, arguments.date_from, arguments.date_to, arguments.name)
     readings = await read_all(reader, [query])
@@ -133,7 +135,7 @@ async def read_metric(reader: HttpReader, allowance: Allowance, arguments: ReadA
     }
 
 
-async def overview(reader: HttpReader, allowance: Allowance, arguments: OverviewArguments) -> Answer:
+async def overview(reader: "HttpReader", allowance: Allowance, arguments: OverviewArguments) -> Answer:
     today = allowance.today
     window = Window(today - timedelta(days=arguments.days - 1), today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
@@ -177,7 +179,7 @@ def _overview_figures(
     }
 
 
-async def compare(reader: HttpReader, allowance: Allowance, arguments: CompareArguments) -> Answer:
+async def compare(reader: "HttpReader", allowance: Allowance, arguments: CompareArguments) -> Answer:
     now, before = _compared(arguments, allowance.today)
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
     name = arguments.name if METRICS[arguments.metric].needs_name else None
@@ -215,7 +217,7 @@ def _compared(arguments: CompareArguments, today: date) -> tuple[Window, Window]
     return now, compared_periods(window_of(arguments.before_from, arguments.before_to, today), today)[0]
 
 
-async def explain_mrr(reader: HttpReader, allowance: Allowance, arguments: ExplainArguments) -> Answer:
+async def explain_mrr(reader: "HttpReader", allowance: Allowance, arguments: ExplainArguments) -> Answer:
     window = window_of(arguments.date_from, arguments.date_to, allowance.today)
     known = Window(window.first, max(window.first, min(window.last, allowance.today)))
     chosen = await choose_apps(reader, allowance, arguments.apps, arguments.after)
@@ -261,7 +263,7 @@ class Tool:
     name: str
     scopes: frozenset[Scope]  # that a token needs to see it
     arguments: type[Arguments]
-    call: Callable[[HttpReader, Allowance, Any], Awaitable[Answer]]
+    call: "Callable[[HttpReader, Allowance, Any], Awaitable[Answer]]"
     description: str
 
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.requests import Request
 
-from mauve.access.passwords import client_address
+from mauve.access.sign_in_attempts import client_address
 from mauve.control import ControlParts
 from mauve.control.apps import find_any_app
 from mauve.control.bodies import invalid_body

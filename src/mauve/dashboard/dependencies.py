@@ -6,8 +6,8 @@ from typing import Final
 
 from starlette.responses import Response
 
-from mauve.access.passwords import PasswordAttempts
 from mauve.access.sessions import LIFETIME_MS
+from mauve.access.sign_in_attempts import PasswordAttempts
 from mauve.alerts.outbox import AlertParts
 from mauve.control import ControlParts
 from mauve.core.secret import Secret

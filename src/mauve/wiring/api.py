@@ -7,8 +7,8 @@ from functools import partial
 from typing import Final
 
 from mauve.access.keyring import Keyring
-from mauve.access.passwords import PasswordAttempts, in_memory
 from mauve.access.read_limits import FailOpenMeter
+from mauve.access.sign_in_attempts import PasswordAttempts, in_memory
 from mauve.access.uses import CredentialUses
 from mauve.alerts.channels import Sender
 from mauve.alerts.channels.formats import CHANNEL_KINDS

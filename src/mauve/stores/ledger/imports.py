@@ -30,7 +30,8 @@ from mauve.stores.ledger.payments import (
     PaymentKey,
     TotalKey,
     day_increases,
-    insert_one_by_one,
+    insert_payments,
+    lock_money,
     move_day_totals,
     raise_revisions,
     recorded_payments,
@@ -102,6 +103,7 @@ class ImportLedger(SqlStore):
             found = _locked(tx, number, {ImportState.RUNNING})
             if found.rows != chunk.first_row:
                 raise ImportOutdatedError(_OUTDATED)
+            lock_money(tx, [found.project] if chunk.payments or chunk.subscriptions else [])
             known = _record_payments(tx, chunk.payments, source_of(number))
             record_versions(tx, chunk.subscriptions)
             _record_figures(tx, found, chunk.figures)
@@ -185,13 +187,11 @@ def _record_payments(tx: sa.Connection, sent: Sequence[Payment], source: str) ->
     """Record the new ones; return the number of ids repeated in this import or already recorded by another source."""
     first = {(payment.project, payment.id): payment for payment in reversed(sent)}
     recorded = {key: claim.source for key, claim in recorded_payments(tx, first).items() if key in first}
-    new = {
-        key: payment for key, payment in first.items() if key not in recorded and _has_whole(payment, first, recorded)
-    }
-    lost = insert_one_by_one(tx, new)
-    move_day_totals(tx, day_increases(payment for key, payment in new.items() if key not in lost))
+    new = [payment for key, payment in first.items() if key not in recorded and _has_whole(payment, first, recorded)]
+    insert_payments(tx, new)
+    move_day_totals(tx, day_increases(new))
     own = list(recorded.values()).count(source)
-    return len(sent) - own - (len(new) - len(lost))
+    return len(sent) - own - len(new)
 
 
 def _has_whole(payment: Payment, sent: Collection[PaymentKey], recorded: Collection[PaymentKey]) -> bool:
@@ -226,12 +226,12 @@ def _delete_payments(database: Database, project: str, source: str) -> Iterator[
     place = sa.tuple_(payments.c.occurred_at, payments.c.id)
     while True:
         with database.writing() as tx:
+            lock_money(tx, [project])
             some = (
                 sa.select(payments)
                 .where(payments.c.project == project, payments.c.source == source, place > sa.tuple_(*after))
                 .order_by(payments.c.occurred_at, payments.c.id)
                 .limit(_PAYMENTS_AT_ONCE)
-                .with_for_update()
             )
             rows = tx.execute(some).mappings().all()
             if not rows:
@@ -276,6 +276,7 @@ def _delete_versions(database: Database, project: str, number: int) -> Iterator[
     keys = sa.select(_versions.key).where(imported).distinct().order_by(_versions.key).limit(_SUBSCRIPTIONS_AT_ONCE)
     while True:
         with database.writing() as tx:
+            lock_money(tx, [project])
             found = tx.execute(keys).scalars().all()
             if not found:
                 return
@@ -290,7 +291,6 @@ def _delete_versions(database: Database, project: str, number: int) -> Iterator[
 
 def _without_imported(tx: sa.Connection, project: str, key: bytes, prefix: bytes, sums: MrrSums) -> None:
     """Add up the MRR changes from removing the imported versions, and make the latest remaining one current."""
-    tx.execute(_LOCK, {"of_project": project, "of_key": key})
     of_all: MrrContribution | None = None  # the latest version so far, and the latest of those to keep
     of_kept: MrrContribution | None = None
     current: int | None = None
@@ -310,11 +310,6 @@ def _without_imported(tx: sa.Connection, project: str, key: bytes, prefix: bytes
     tx.execute(sa.update(subscriptions).where(of_key).values({name: latest[name] for name in _CURRENT}))
 
 
-_LOCK: Final = (
-    sa.select(subscriptions.c.key)
-    .where(subscriptions.c.project == sa.bindparam("of_project"), subscriptions.c.key == sa.bindparam("of_key"))
-    .with_for_update()
-)
 _HISTORY: Final = (
     sa.select(*(_versions.sequence, _versions.at, _versions.rank, _versions.status, _versions.currency, _versions.mrr))
     .where(_versions.project == sa.bindparam("of_project"), _versions.key == sa.bindparam("of_key"))

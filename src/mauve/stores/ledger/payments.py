@@ -1,6 +1,7 @@
 """Payments, their day totals and revisions, within the caller's transaction.
 
-Rows are changed in sorted order so that PostgreSQL transactions cannot deadlock.
+Every transaction that changes a project's money first locks the project's row of revisions, so that writers on
+PostgreSQL take turns as they do on SQLite.
 """
 
 from collections import Counter
@@ -13,11 +14,10 @@ import msgspec
 import sqlalchemy as sa
 
 from mauve.core.times import DAY_MS
-from mauve.stores import StoreUnavailableError
 from mauve.stores.imports import SOURCE_PREFIX
 from mauve.stores.ledger import CLIENT, Outcome, Payment
 from mauve.stores.ledger.schema import day_totals, money_revisions, payments
-from mauve.stores.sql.dialects import upsert, upsert_adding
+from mauve.stores.sql.dialects import upsert, upsert_adding, upsert_replacing
 
 _KEYS_PER_QUERY: Final = 400
 _PAIRS_PER_QUERY: Final = 1_000
@@ -38,32 +38,13 @@ _RECORDED: Final = sa.select(
 _INSERT: Final = sa.insert(payments)
 _CHANGE_OWNER: Final = (
     sa.update(payments)
-    .where(
-        payments.c.project == sa.bindparam("of_project"),
-        payments.c.id == sa.bindparam("of_id"),
-        payments.c.source == sa.bindparam("of_source"),
-    )
+    .where(payments.c.project == sa.bindparam("of_project"), payments.c.id == sa.bindparam("of_id"))
     .values(source=sa.bindparam("new_source"))
 )
 _TOTAL_KEY: Final = (day_totals.c.project, day_totals.c.day, day_totals.c.currency, day_totals.c.earned)
-_TOTALS: Final = (
-    sa.select(*_TOTAL_KEY, day_totals.c.total)
-    .where(
-        day_totals.c.project.in_(sa.bindparam("projects", expanding=True)),
-        day_totals.c.day.in_(sa.bindparam("days", expanding=True)),
-    )
-    .order_by(*_TOTAL_KEY)
-    .with_for_update()
-)
-_SET_TOTAL: Final = (
-    sa.update(day_totals)
-    .where(
-        day_totals.c.project == sa.bindparam("of_project"),
-        day_totals.c.day == sa.bindparam("of_day"),
-        day_totals.c.currency == sa.bindparam("of_currency"),
-        day_totals.c.earned == sa.bindparam("of_earned"),
-    )
-    .values(total=sa.bindparam("new_total"))
+_TOTALS: Final = sa.select(*_TOTAL_KEY, day_totals.c.total).where(
+    day_totals.c.project.in_(sa.bindparam("projects", expanding=True)),
+    day_totals.c.day.in_(sa.bindparam("days", expanding=True)),
 )
 
 
@@ -80,8 +61,27 @@ class Claim(NamedTuple):
         return self.source.startswith(SOURCE_PREFIX)
 
 
-class PaymentChangedError(StoreUnavailableError):
-    """Another transaction has changed or deleted a payment since it was read: retry."""
+def lock_money(tx: sa.Connection, projects: Collection[str]) -> None:
+    """Keep other transactions from changing the money of these projects until this one ends.
+
+    In sorted order, before anything else is locked, so that PostgreSQL transactions cannot deadlock.
+    """
+    if projects:
+        tx.execute(_create_revision(tx.dialect.name), [{"project": each, "revision": 0} for each in sorted(projects)])
+        tx.execute(_LOCK, {"projects": sorted(projects)})
+
+
+@cache
+def _create_revision(dialect_name: str) -> sa.Insert:
+    return upsert(dialect_name, money_revisions).on_conflict_do_nothing()
+
+
+_LOCK: Final = (
+    sa.select(money_revisions.c.project)
+    .where(money_revisions.c.project.in_(sa.bindparam("projects", expanding=True)))
+    .order_by(money_revisions.c.project)
+    .with_for_update()
+)
 
 
 def recorded_payments(tx: sa.Connection, keys: Collection[PaymentKey]) -> dict[PaymentKey, Claim]:
@@ -102,36 +102,16 @@ def outcome_of(payment: Payment, recorded: Claim | None) -> Outcome:
     return Outcome.DUPLICATE if is_same_time or payment.source != CLIENT else Outcome.CONFLICT
 
 
-def take_over(tx: sa.Connection, sources: Mapping[PaymentKey, str], recorded: Mapping[PaymentKey, Claim]) -> None:
+def take_over(tx: sa.Connection, sources: Mapping[PaymentKey, str]) -> None:
     """Assign imported payments to the sources that also sent them, so that undoing the import does not delete them."""
-    # In the same lock order as undoing an import.
-    for key in sorted(sources, key=lambda key: (key[0], recorded[key].occurred_at, key[1])):
-        project, id_ = key
-        names = {"of_project": project, "of_id": id_, "of_source": recorded[key].source, "new_source": sources[key]}
-        if tx.execute(_CHANGE_OWNER, names).rowcount == 0:
-            raise PaymentChangedError("a payment was changed or deleted by another transaction")
+    if sources:
+        rows = [{"of_project": key[0], "of_id": key[1], "new_source": source} for key, source in sources.items()]
+        tx.execute(_CHANGE_OWNER, rows)
 
 
-def insert_payments(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> None:
-    """Store payments; fail if another transaction has just stored one of them."""
-    tx.execute(_INSERT, [_row_from(new[key]) for key in sorted(new)])
-
-
-def insert_one_by_one(tx: sa.Connection, new: Mapping[PaymentKey, Payment]) -> set[PaymentKey]:
-    """Store payments one at a time; return those that another transaction stored first, and their parts."""
-    insert = _insert_unless_there(tx.dialect.name)
-    lost: set[PaymentKey] = set()
-    for key in sorted(new, key=lambda key: (new[key].part_of is not None, key)):  # parts after the whole
-        payment = new[key]
-        if (payment.project, payment.part_of) in lost or tx.execute(insert, _row_from(payment)).rowcount == 0:
-            lost.add(key)
-    return lost
-
-
-@cache
-def _insert_unless_there(dialect_name: str) -> sa.Insert:
-    insert = upsert(dialect_name, payments).on_conflict_do_nothing(index_elements=[payments.c.project, payments.c.id])
-    return insert.execution_options(preserve_rowcount=True)  # an insert has none by default
+def insert_payments(tx: sa.Connection, new: Sequence[Payment]) -> None:
+    if new:
+        tx.execute(_INSERT, [_row_from(payment) for payment in new])
 
 
 def day_increases(accepted: Iterable[Payment]) -> Counter[TotalKey]:
@@ -143,34 +123,14 @@ def day_increases(accepted: Iterable[Payment]) -> Counter[TotalKey]:
 
 def move_day_totals(tx: sa.Connection, increases: Mapping[TotalKey, int]) -> None:
     keys = sorted(increases)
-    names = ("of_project", "of_day", "of_currency", "of_earned", "new_total")
     for start in range(0, len(keys), _KEYS_PER_QUERY):
         some = keys[start : start + _KEYS_PER_QUERY]
-        totals = _totals(tx, some)
-        rows = [dict(zip(names, (*key, totals[key] + increases[key]), strict=True)) for key in some]
-        tx.execute(_SET_TOTAL, rows)
-
-
-def _totals(tx: sa.Connection, keys: Sequence[TotalKey]) -> dict[TotalKey, int]:
-    """Return the totals, locked until the transaction ends; create missing rows first so that they can be locked."""
-    found = _held_totals(tx, keys)
-    missing = [key for key in keys if key not in found]
-    if not missing:
-        return found
-    rows = [dict(zip(day_totals.c.keys(), (*key, 0), strict=True)) for key in missing]
-    tx.execute(_insert_missing(tx.dialect.name), rows)
-    return found | _held_totals(tx, missing)
-
-
-@cache
-def _insert_missing(dialect_name: str) -> sa.Insert:
-    return upsert(dialect_name, day_totals).on_conflict_do_nothing(index_elements=_TOTAL_KEY)
-
-
-def _held_totals(tx: sa.Connection, keys: Sequence[TotalKey]) -> dict[TotalKey, int]:
-    projects, days = {key[0] for key in keys}, {key[1] for key in keys}
-    rows = tx.execute(_TOTALS, {"projects": sorted(projects), "days": sorted(days)})
-    return {(project, day, currency, earned): total for project, day, currency, earned, total in rows}
+        found = tx.execute(_TOTALS, {"projects": [key[0] for key in some], "days": [key[1] for key in some]})
+        totals: dict[TotalKey, int] = {(row[0], row[1], row[2], row[3]): row.total for row in found}
+        rows = [
+            dict(zip(day_totals.c.keys(), (*key, totals.get(key, 0) + increases[key]), strict=True)) for key in some
+        ]
+        tx.execute(upsert_replacing(tx.dialect.name, day_totals), rows)
 
 
 def _row_from(payment: Payment) -> dict[str, object]:
@@ -204,10 +164,7 @@ def key_batches(keys: Sequence[tuple[str, _Id]]) -> Iterator[tuple[list[str], li
 
 
 def raise_revisions(tx: sa.Connection, projects: Collection[str]) -> None:
-    """Increment the projects' revisions, which increase with every change of their money.
-
-    Call this last in a transaction, so that transactions cannot deadlock on these rows.
-    """
+    """Increment the projects' revisions, which increase with every change of their money."""
     if projects:
         rows = [{"project": project, "revision": 1} for project in sorted(projects)]
         tx.execute(upsert_adding(tx.dialect.name, money_revisions), rows)

@@ -13,11 +13,10 @@ from mauve.stores.ledger import SubscriptionVersion
 from mauve.stores.ledger.mrr import add_changes, inserted_versions
 from mauve.stores.ledger.payments import key_batches
 from mauve.stores.ledger.schema import subscription_versions, subscriptions
-from mauve.stores.sql.dialects import upsert
+from mauve.stores.sql.dialects import upsert, upsert_replacing
 
 _VERSIONS_AT_ONCE: Final = 500
-_LATE_AT_ONCE: Final = 100  # per statement; transactions with equal ones block each other
-_CHANGING: Final = ("id", "at", "received_at", "status", "mrr", "currency", "payload", "rank", "customer", "plan")
+_LATE_AT_ONCE: Final = 100  # per statement
 
 _Key = tuple[str, bytes]  # project, and digest of the subscription's id
 _Row = dict[str, Any]
@@ -37,8 +36,7 @@ def record_versions(tx: sa.Connection, versions: Sequence[SubscriptionVersion]) 
 
 
 def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
-    stored = _locked_current(tx, rows)
-    current_by_key = dict(stored)
+    current_by_key = _current_rows(tx, rows)
     winners: dict[_Key, _Row] = {}
     latest: list[_Row] = []
     late: list[_Row] = []
@@ -53,36 +51,20 @@ def _record(tx: sa.Connection, rows: Sequence[_Row], sums: MrrSums) -> None:
         )
         current_by_key[key], winners[key] = new, row
         latest.append(row)
-    _store_current(tx, winners, stored)
     if latest:
+        tx.execute(upsert_replacing(tx.dialect.name, subscriptions), list(winners.values()))
         tx.execute(_APPEND, latest)
     if late:
         _insert_between(tx, late, sums)
 
 
-def _locked_current(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
-    """Return the current rows, locked so that versions of one subscription are recorded sequentially."""
+def _current_rows(tx: sa.Connection, rows: Sequence[_Row]) -> dict[_Key, _Current]:
     keys = sorted({(row["project"], row["key"]) for row in rows})
     return {
         (project, key): _Current(at, rank, _contribution(status, currency, mrr))
         for projects, some in key_batches(keys)
-        for project, key, at, rank, status, currency, mrr in tx.execute(
-            _LOCK_CURRENT, {"projects": projects, "keys": some}
-        )
+        for project, key, at, rank, status, currency, mrr in tx.execute(_CURRENT, {"projects": projects, "keys": some})
     }
-
-
-def _store_current(tx: sa.Connection, winners: dict[_Key, _Row], stored: dict[_Key, _Current]) -> None:
-    """Store the winners as current, in sorted order so that PostgreSQL transactions cannot deadlock.
-
-    If another transaction creates a row first, the insert fails and everything is retried.
-    """
-    new = [winners[key] for key in sorted(winners) if key not in stored]
-    changed = [winners[key] for key in sorted(winners) if key in stored]
-    if new:
-        tx.execute(_INSERT, new)
-    if changed:
-        tx.execute(_UPDATE, [row | {"of_project": row["project"], "of_key": row["key"]} for row in changed])
 
 
 def _insert_between(tx: sa.Connection, late: Sequence[_Row], sums: MrrSums) -> None:
@@ -108,25 +90,14 @@ def _contribution(status: str, currency: str, mrr: int) -> MrrContribution:
 
 
 _columns: Final = subscriptions.c
-_LOCK_CURRENT: Final = (
-    sa.select(
-        *(_columns.project, _columns.key, _columns.at, _columns.rank),
-        *(_columns.status, _columns.currency, _columns.mrr),
-    )
-    .where(
-        _columns.project.in_(sa.bindparam("projects", expanding=True)),
-        _columns.key.in_(sa.bindparam("keys", expanding=True)),
-    )
-    .order_by(_columns.project, _columns.key)
-    .with_for_update()
+_CURRENT: Final = sa.select(
+    *(_columns.project, _columns.key, _columns.at, _columns.rank),
+    *(_columns.status, _columns.currency, _columns.mrr),
+).where(
+    _columns.project.in_(sa.bindparam("projects", expanding=True)),
+    _columns.key.in_(sa.bindparam("keys", expanding=True)),
 )
-_INSERT: Final = sa.insert(subscriptions)
 _APPEND: Final = sa.insert(subscription_versions)
-_UPDATE: Final = (
-    sa.update(subscriptions)
-    .where(_columns.project == sa.bindparam("of_project"), _columns.key == sa.bindparam("of_key"))
-    .values({name: sa.bindparam(name) for name in _CHANGING})
-)
 
 
 @cache

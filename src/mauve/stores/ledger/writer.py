@@ -1,25 +1,19 @@
 """The writer's side of the ledger: one transaction for the entries of many requests."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
-
-import sqlalchemy as sa
-from sqlalchemy.exc import IntegrityError
+from collections.abc import Iterable, Iterator, Sequence
 
 from mauve.core.window import period_of
-from mauve.stores import StoreUnavailableError
 from mauve.stores.deliveries import Delivery
 from mauve.stores.ledger import CLIENT, Entry, Outcome, Payment, recorded_delivery
 from mauve.stores.ledger.deliveries import add_tallies, record_deliveries
 from mauve.stores.ledger.loading import append_events
 from mauve.stores.ledger.payments import (
     Claim,
-    PaymentChangedError,
     PaymentKey,
     day_increases,
-    insert_one_by_one,
     insert_payments,
+    lock_money,
     move_day_totals,
     outcome_of,
     raise_revisions,
@@ -30,19 +24,14 @@ from mauve.stores.ledger.subscriptions import record_versions
 from mauve.stores.ledger.usage import add_ingest_stats, add_usage, record_first_seen
 from mauve.stores.sql.database import SqlStore
 
-_ATTEMPTS_MAX: Final = 5
-_RACE_STATES: Final = {"40001", "40P01"}  # PostgreSQL: serialization failure, deadlock
-
-_Payments = dict[PaymentKey, Payment]
 _Claims = dict[PaymentKey, Claim]
-_Store = Callable[[sa.Connection, _Payments, _Claims], _Payments]
 
 
 class LedgerWriter(SqlStore):
     """Ingest's writer of money.
 
     - `record` applies all entries in one transaction, durable when it returns. Outcomes are in the order of the
-      payments, one list per entry.
+      payments, one list per entry. Transactions that change the money of one project run one after the other.
     - The first payment with an id is kept permanently. A later one is a duplicate if its digest is equal and its
       claimed time is equal or missing on either side; otherwise it is a conflict, even within one entry. Billers
       report a payment with varying times, so the claimed time of theirs is ignored.
@@ -60,35 +49,25 @@ class LedgerWriter(SqlStore):
     """
 
     def record(self, entries: Sequence[Entry]) -> list[list[Outcome]]:
-        store: _Store = _store_at_once
-        for _ in range(_ATTEMPTS_MAX - 1):
-            try:
-                return self._record(entries, store)
-            except StoreUnavailableError as error:
-                if not _lost_a_race(error):
-                    raise
-            store = _store_one_by_one
-        return self._record(entries, store)
-
-    def _record(self, entries: Sequence[Entry], store: _Store) -> list[list[Outcome]]:
         keys = {(payment.project, payment.id) for entry in entries for payment in entry.payments}
+        versions = [version for entry in entries for version in entry.subscriptions]
         with self._database.writing() as tx:
+            lock_money(tx, {project for project, _ in keys} | {version.project for version in versions})
             recorded = recorded_payments(tx, keys)
-            accepted = store(tx, _new_payments(entries, recorded), recorded)
             outcomes = _outcomes(entries, recorded)
-            # Before the totals: undoing an import locks its payments first.
-            take_over(tx, _imported_before(entries, outcomes, recorded), recorded)
+            accepted = [payment for payment, outcome in _decided(entries, outcomes) if outcome is Outcome.ACCEPTED]
+            take_over(tx, _imported_before(entries, outcomes, recorded))
             if accepted:
-                move_day_totals(tx, day_increases(accepted.values()))
-                add_usage(tx, _usage_of(accepted.values()))
-                record_first_seen(tx, _first_moments(accepted.values()))
-            versions = [version for entry in entries for version in entry.subscriptions]
+                insert_payments(tx, accepted)
+                move_day_totals(tx, day_increases(accepted))
+                add_usage(tx, _usage_of(accepted))
+                record_first_seen(tx, _first_moments(accepted))
             record_versions(tx, versions)
             append_events(tx, [entry.events for entry in entries if entry.events is not None])
             record_deliveries(tx, _deliveries(entries, outcomes))
             add_tallies(tx, [tally for entry in entries for tally in entry.tallies])
             add_ingest_stats(tx, [entry.ingest_stats for entry in entries if entry.ingest_stats is not None])
-            raise_revisions(tx, {project for project, _ in accepted} | {version.project for version in versions})
+            raise_revisions(tx, {each.project for each in accepted} | {each.project for each in versions})
         return outcomes
 
 
@@ -97,37 +76,9 @@ def _deliveries(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]])
     return [delivery for delivery in deliveries if delivery is not None]
 
 
-def _lost_a_race(error: StoreUnavailableError) -> bool:
-    """Return whether another PostgreSQL transaction recorded or changed one of our payments first."""
-    if isinstance(error, PaymentChangedError):
-        return True
-    cause = error.__cause__
-    sql_state = getattr(getattr(cause, "orig", None), "sqlstate", None)
-    return isinstance(cause, IntegrityError) or sql_state in _RACE_STATES
-
-
-def _new_payments(entries: Sequence[Entry], recorded: _Claims) -> _Payments:
-    """Return the first payment with each new id, and parts only together with their payment."""
-    decided = _decided(entries, _outcomes(entries, dict(recorded)))
-    return {(payment.project, payment.id): payment for payment, outcome in decided if outcome is Outcome.ACCEPTED}
-
-
 def _decided(entries: Sequence[Entry], outcomes: Sequence[Sequence[Outcome]]) -> Iterator[tuple[Payment, Outcome]]:
     for entry, of_entry in zip(entries, outcomes, strict=True):
         yield from zip(entry.payments, of_entry, strict=True)
-
-
-def _store_at_once(tx: sa.Connection, new: _Payments, _recorded: _Claims) -> _Payments:
-    if new:
-        insert_payments(tx, new)
-    return new
-
-
-def _store_one_by_one(tx: sa.Connection, new: _Payments, recorded: _Claims) -> _Payments:
-    """Store payments that are still new, and add the rest to the recorded ones, so that no race is lost."""
-    lost = insert_one_by_one(tx, new)
-    recorded |= recorded_payments(tx, lost)
-    return {key: payment for key, payment in new.items() if key not in lost}
 
 
 def _outcomes(entries: Sequence[Entry], recorded: _Claims) -> list[list[Outcome]]:
