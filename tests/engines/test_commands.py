@@ -172,7 +172,7 @@ def test_doctor_on_a_desk_reports_the_loader_and_every_worker(services, machine)
     assert checks["loader"]["detail"].startswith(f"the machine {holder} is loading and renewed its lease ")
     assert checks["workers"]["detail"] == "3 processes accept events: 3 at 127.0.0.1"  # core and worker, worker
     _, own = checks_of(one.data)
-    assert own["loader"]["detail"].startswith(f"this machine, {holder}, loads")
+    assert own["loader"]["detail"].startswith(f"this machine, {holder}, is loading")
 
 
 def test_doctor_says_so_if_events_wait_and_no_machine_loads(machine, postgres, clickhouse):

@@ -212,6 +212,8 @@ def test_a_server_that_hangs_delays_no_answer_for_long(own_server, tmp_path):
         token = token_for(service.data)
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
         key = bearer(app["sk_key"])
+        event = {"json": {"name": "seen"}, "headers": key, "timeout": PATIENCE_S}
+        eventually(lambda: httpx.post(f"{service.ingest_url}/v1/events", **event).status_code == 202)
         answers = {}
 
         def ask(name, method, url, **more):
