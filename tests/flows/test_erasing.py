@@ -14,6 +14,7 @@ import pytest
 from mauve.control.apps import create_app
 from mauve.control.bodies import NewAppBody
 from mauve.metrics.registry import METRICS
+from mauve.stores.data_directory import holder_of
 from support.service import (
     PATIENCE_S,
     bearer,
@@ -162,6 +163,7 @@ def test_the_queue_of_a_stopped_service_is_loaded_and_erased(data):
             send(service, app["sk_key"], [{"name": "view", "user": ANN}, {"name": "view", "user": "bob"}])
         service.process.kill()
         service.process.wait()
+        eventually(lambda: holder_of(data) is None)  # Its children end when they notice.
     assert mauve_json(data, "erase-user", "--app", app["app_id"], ANN, "--yes")["events"] == 5
     assert files_with(data, ANN) == []
     with running(data, "--workers", "1", environment=NO_CACHE) as service:
