@@ -35,6 +35,7 @@ from support.service import (
     mauve_json,
     running,
     token_for,
+    until_known,
     until_loaded,
 )
 from support.tcp_relay import TcpRelay
@@ -84,6 +85,7 @@ def test_while_the_server_is_away_events_are_accepted_and_everything_else_says_s
         token = token_for(service.data)
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
         key = bearer(app["sk_key"])
+        until_known(service, app["sk_key"])
         own_server.kill()
         try:
             event = httpx.post(f"{service.ingest_url}/v1/events", json={"name": "seen", "id": "1"}, headers=key)
@@ -119,6 +121,7 @@ def test_a_commit_whose_answer_is_lost_is_called_unconfirmed_and_can_be_repeated
                 url, key = f"{service.ingest_url}/v1/events", bearer(app["sk_key"])
                 return httpx.post(url, json=A_PAYMENT, headers=key, timeout=PATIENCE_S)
 
+            until_known(service, app["sk_key"])
             relay.lose_answer(b"INSERT INTO payments", to=b"COMMIT")
             lost = pay()
             assert (lost.status_code, lost.headers["retry-after"]) == (503, "1")
@@ -212,8 +215,7 @@ def test_a_server_that_hangs_delays_no_answer_for_long(own_server, tmp_path):
         token = token_for(service.data)
         app = httpx.post(f"{service.url}/v1/apps", json={"name": "App"}, headers=bearer(token)).json()
         key = bearer(app["sk_key"])
-        event = {"json": {"name": "seen"}, "headers": key, "timeout": PATIENCE_S}
-        eventually(lambda: httpx.post(f"{service.ingest_url}/v1/events", **event).status_code == 202)
+        until_known(service, app["sk_key"])
         answers = {}
 
         def ask(name, method, url, **more):

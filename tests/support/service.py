@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -166,6 +167,16 @@ def is_stopped(pid: int) -> bool:
         with suppress(OSError):  # It has just ended.
             states.add(thread.read_text().rpartition(")")[2].split()[0])
     return states <= set("TZX")
+
+
+def until_known(service: Service, key: str) -> None:
+    """Wait until the service's only worker knows a new key: on servers, that takes up to a poll."""
+
+    def status() -> int:  # A malformed body is refused after the key is checked.
+        url = f"{service.ingest_url}/v1/events"
+        return httpx.post(url, json=[], headers=bearer(key), timeout=PATIENCE_S).status_code
+
+    eventually(lambda: status() != HTTPStatus.UNAUTHORIZED)
 
 
 def commands_connected(data: Path) -> int:
