@@ -5,7 +5,7 @@ Proves: failed-write, full-disk.
 
 import asyncio
 import errno
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -237,6 +237,32 @@ class TestFull:
 
         asyncio.run(main())
         assert read_all(SegmentLogReader(root)) == [b"stored"]
+
+    def test_a_full_log_is_looked_at_once_at_a_time(self, root):
+        class Busy(ThreadPoolExecutor):
+            """Accepts work and begins none."""
+
+            def submit(self, work, /, *arguments):
+                waiting.append(work)
+
+        async def main():
+            clock = Seconds()
+            threads = iter([ThreadPoolExecutor(1), Busy(1)])
+            writer = a_writer(root, budget_bytes=3 * SEGMENT_BYTES, monotonic=clock, new_thread=lambda: next(threads))
+            await append_until_full(writer)
+            waiting.clear()
+            for _ in range(5):
+                clock.now += 1
+                assert not writer.is_available
+            (look,) = waiting
+            look()
+            clock.now += 1
+            assert not writer.is_available
+            assert len(waiting) == 2
+            await writer.close()
+
+        waiting = []
+        asyncio.run(main())
 
     def test_a_log_that_reached_its_budget_is_unavailable_until_it_is_trimmed(self, root):
         async def main():

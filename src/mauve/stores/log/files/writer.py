@@ -6,6 +6,7 @@ one sync; a single record never waits for others.
 
 import asyncio
 import errno
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -103,7 +104,7 @@ class Tail:
         Check for space periodically: a process that is not ready gets no records that would trigger the check.
         """
         if self._is_full and self._monotonic() >= self._full_until:
-            self._full_until = self._monotonic() + _FULL_RECHECK_S
+            self._full_until = math.inf  # One check at a time: on a full disk, each may write a whole segment.
             self._preparer.submit(self._look_for_room)
         return self._is_full
 
@@ -162,10 +163,13 @@ class Tail:
         return LogFullError(reason)
 
     def _look_for_room(self) -> None:
-        with suppress(LogFullError, OSError):
-            self._check_budget()
-            self._pool.prepare()
-            self._is_full, self._full_until = False, 0.0
+        try:
+            with suppress(LogFullError, OSError):
+                self._check_budget()
+                self._pool.prepare()
+                self._is_full = False
+        finally:
+            self._full_until = self._monotonic() + _FULL_RECHECK_S if self._is_full else 0.0
 
     def _prepare_segment(self) -> None:
         with suppress(OSError):  # The writer retries when it needs a file.
