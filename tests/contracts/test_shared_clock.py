@@ -47,7 +47,7 @@ def test_a_meter_has_one_window_and_one_billing_period(open_database, apart_ms):
     clocks = ((here, 0), (there, apart_ms)) * 3
     refusals = [meter.take("org", query, limits, system_ms() + ahead) for meter, ahead in clocks]
     if period_ends_at(began_at) != period_ends_at(system_ms()):
-        pytest.skip("a billing period ended meanwhile")
+        pytest.skip("a billing period ended during the test")
     assert [refusal is None for refusal in refusals] == [True, True, True, False, False, False]
     assert {refusal.lifts_at for refusal in refusals[3:]} == {period_ends_at(began_at)}
     for meter, ahead in clocks[:2]:
