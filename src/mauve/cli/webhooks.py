@@ -109,8 +109,8 @@ def _listing(counts: list[dict[str, Any]], deliveries: list[dict[str, Any]]) -> 
         + [" ".join(each["warnings"])]
         for each in deliveries
     ]
-    above = table(["PLANE", "BILLER", "WHAT", "COUNT", "LAST"], counted, "no deliveries yet")
-    below = table(["TIME", "PLANE", "BILLER", "TYPE", "RESULT", "ROWS", "WARNINGS"], listed, "")
+    above = table(["ENVIRONMENT", "BILLER", "WHAT", "COUNT", "LAST"], counted, "no deliveries yet")
+    below = table(["TIME", "ENVIRONMENT", "BILLER", "TYPE", "RESULT", "ROWS", "WARNINGS"], listed, "")
     return f"{above}\n\n{below}".rstrip()
 
 
